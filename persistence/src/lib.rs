@@ -1,0 +1,13 @@
+//! Checkpoints as bytes.
+//!
+//! This crate knows bytes, ids, epochs and versions; never a stream, never timely, never a user's
+//! type. A checkpoint exists exactly when its manifest exists; what a manifest names was durable
+//! before the manifest was.
+
+mod error;
+pub mod ids;
+pub mod manifest;
+pub mod store;
+
+pub use error::{Error, ErrorKind, Result};
+pub use store::{Created, SharedStore, Store};
