@@ -1,0 +1,88 @@
+//! Sinks: writers on the worker, effects that are prepared, then committed by permit.
+//!
+//! Exactly once means: what a writer wrote in an epoch becomes durable (*prepared*) before the
+//! checkpoint that ends the epoch exists, is named in it, and becomes visible (*committed*) only
+//! afterwards, by whoever holds the proof that the checkpoint exists.
+
+use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+
+/// A description of where records go.
+///
+/// Contract: constructing it does no I/O; `writer` and `committer` may.
+pub trait Sink: 'static {
+    /// What it takes.
+    type Item: 'static;
+    /// A prepared effect: all that is needed to commit it, by any process, after any crash.
+    type Effect: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Opens the writer of one worker. Called after [`Committer::recover`] has succeeded.
+    fn writer(&self, context: &SinkContext) -> Result<Box<dyn Writer<Self::Item, Self::Effect>>>;
+
+    /// What commits effects; lives on a background thread, one per process.
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Self::Effect>>>;
+}
+
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct SinkContext {
+    /// The job.
+    pub job: JobName,
+    /// The sink's id.
+    pub operator: OperatorId,
+    /// The run; higher than that of every earlier run of the job.
+    pub generation: Generation,
+    /// The worker that writes; for a committer, the first worker of its process.
+    pub worker: Worker,
+}
+
+/// Takes records on a worker's thread.
+pub trait Writer<T, E>: 'static {
+    /// Takes all of the batch, in order, leaving it empty. `epoch` never falls; it rises only
+    /// after `prepare` of the one before.
+    ///
+    /// [`Readiness::Full`] says that the writer has taken what it was given and wants no more for
+    /// the moment; the engine stops feeding it and asks [`Writer::readiness`] again later.
+    fn write(&mut self, batch: &mut Vec<T>, epoch: Epoch) -> Result<Readiness>;
+
+    /// Whether more can be written now.
+    fn readiness(&mut self) -> Result<Readiness> {
+        Ok(Readiness::Ready)
+    }
+
+    /// Ends `epoch`: hands everything written in it to a closure that makes it durable on a
+    /// background thread and says how to commit it, or `None` if nothing was written. The closure
+    /// may be called again after it failed.
+    fn prepare(&mut self, epoch: Epoch) -> Result<Prepare<E>>;
+}
+
+/// Makes an epoch's output durable; runs on a background thread, may be retried.
+pub type Prepare<E> = Box<dyn FnMut() -> Result<Option<E>> + Send>;
+
+/// Whether a writer takes more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Readiness {
+    /// Yes.
+    Ready,
+    /// Not now.
+    Full,
+}
+
+/// Makes prepared effects visible, on a background thread.
+///
+/// Contract:
+/// - both methods are idempotent: an effect may be handed in again after a crash at any point;
+/// - an effect is handed in only after a checkpoint that names it exists.
+pub trait Committer<E>: Send + 'static {
+    /// First call of a run, in one process, before any writer opens. Finishes `pending`, removes
+    /// what earlier generations of this job left unprepared, and refuses (`Invalid`) a target
+    /// whose content this job's history does not explain: with `fresh`, no checkpoint exists, so
+    /// nothing of this sink may be visible yet.
+    fn recover(&mut self, pending: Vec<E>, fresh: bool) -> Result<()>;
+
+    /// Makes the effects visible, durably.
+    fn commit(&mut self, effects: &[E]) -> Result<()>;
+}
