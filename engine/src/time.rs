@@ -74,8 +74,12 @@ impl fmt::Display for EventTime {
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since 1970, for people and retention; may jump.
     fn wall_ms(&self) -> u64;
-    /// Milliseconds since some start, for intervals and timeouts; never goes back.
-    fn monotonic_ms(&self) -> u64;
+    /// Microseconds since some start, for intervals and timeouts; never goes back.
+    fn monotonic_us(&self) -> u64;
+    /// Milliseconds of [`Clock::monotonic_us`].
+    fn monotonic_ms(&self) -> u64 {
+        self.monotonic_us() / 1000
+    }
 }
 
 /// A clock shared by the threads of a process.
@@ -101,8 +105,8 @@ impl Clock for SystemClock {
         since.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn monotonic_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn monotonic_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }
 
@@ -120,7 +124,7 @@ pub struct ManualClock(AtomicU64);
 impl ManualClock {
     /// Moves the clock forward by so many milliseconds.
     pub fn advance_ms(&self, by: u64) {
-        self.0.fetch_add(by, Ordering::SeqCst);
+        self.0.fetch_add(by * 1000, Ordering::SeqCst);
     }
 }
 
@@ -129,7 +133,7 @@ impl Clock for ManualClock {
         self.monotonic_ms()
     }
 
-    fn monotonic_ms(&self) -> u64 {
+    fn monotonic_us(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
     }
 }

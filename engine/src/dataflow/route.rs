@@ -1,0 +1,157 @@
+//! Between a stream and a keyed operator: each record gets its key, its hash and its worker.
+//!
+//! Records leave in packets addressed to the worker that owns the key's group. Each receiver says
+//! how many it has applied; while too many are outstanding the valve is shut and whatever feeds
+//! this stream on this worker waits. Acknowledgements travel without a timestamp, so they never hold
+//! a cut back.
+
+use std::rc::Rc;
+
+use timely::dataflow::Stream;
+use timely::dataflow::channels::pact::{Exchange, Pipeline};
+use timely::dataflow::operators::generic::OutputBuilder;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
+use timely::progress::operate::FrontierInterest;
+
+use super::Edge;
+use super::packet::{Body, Packet, Packets, Records, send};
+use super::worker::{Site, guarded};
+use crate::record::{Key, KeyBuffer, Record, hash_of, owner_of};
+
+/// Records that may be on their way from one worker to the instances of one keyed operator.
+const OUTSTANDING_RECORDS_MAX: u64 = 64 * 1024;
+
+/// How many records of which sender a receiver has applied: (sender, records).
+pub(crate) type Ack = (u64, u64);
+
+/// A routing operator whose acknowledgements are still to be connected.
+pub(crate) struct Routed<'s, K, T> {
+    pub(crate) stream: Edge<'s, (K, T)>,
+    #[expect(clippy::type_complexity, reason = "a closure that is called once, below")]
+    finish: Box<dyn FnOnce(Stream<'s, u64, Vec<Ack>>) + 's>,
+}
+
+impl<'s, K: Key, T: Record> Routed<'s, K, T> {
+    pub(crate) fn new<F>(site: &Site, input: Edge<'s, T>, key: Rc<F>) -> Self
+    where
+        F: Fn(&T) -> K + 'static,
+    {
+        let mut builder = OperatorBuilder::new("key_by".to_owned(), input.scope());
+        let mut input = builder.new_input(input, Pipeline);
+        let (output, stream) = builder.new_output::<Packet<(K, T)>>();
+        let mut output = OutputBuilder::<u64, Packets<(K, T)>>::from(output);
+        let mut router = Router::new(site, key);
+        let mut valve = site.pressure.valve();
+        let control = site.control.clone();
+        let finish = move |acks: Stream<'s, u64, Vec<Ack>>| {
+            let exchange = Exchange::new(|ack: &Ack| ack.0);
+            let mut acks = builder.new_input_connection(acks, exchange, []);
+            builder.set_notify_for(0, FrontierInterest::Never);
+            builder.set_notify_for(1, FrontierInterest::Never);
+            builder.build(move |capabilities| {
+                drop(capabilities);
+                let mut outstanding = 0u64;
+                move |_| {
+                    acks.for_each(|_, acks| {
+                        outstanding -= acks.drain(..).map(|(_, records)| records).sum::<u64>();
+                    });
+                    let mut output = output.activate();
+                    input.for_each(|capability, packet| {
+                        let body = std::mem::take(packet).body;
+                        let routed = guarded(&control, "key_by", || router.route(body));
+                        outstanding += routed.unwrap_or(0);
+                        for packet in router.ready.drain(..) {
+                            send(&mut output, &capability, packet);
+                        }
+                    });
+                    valve.set(outstanding > OUTSTANDING_RECORDS_MAX);
+                }
+            });
+        };
+        Routed { stream, finish: Box::new(finish) }
+    }
+
+    pub(crate) fn acknowledged_by(self, acks: Stream<'s, u64, Vec<Ack>>) {
+        (self.finish)(acks);
+    }
+}
+
+/// Splits packets by the owner of each record's key.
+struct Router<K, T, F> {
+    me: u32,
+    workers: u32,
+    groups: u16,
+    key: Rc<F>,
+    buffer: KeyBuffer,
+    ready: Vec<Packet<(K, T)>>,
+}
+
+impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
+    fn new(site: &Site, key: Rc<F>) -> Self {
+        Router {
+            me: site.worker,
+            workers: site.peers,
+            groups: site.groups,
+            key,
+            buffer: KeyBuffer::default(),
+            ready: Vec::new(),
+        }
+    }
+
+    /// Leaves packets in `ready` and answers how many records they hold.
+    fn route(&mut self, body: Body<T>) -> crate::Result<u64> {
+        match body {
+            Body::Mark(mark) => {
+                let to_all = (0..self.workers)
+                    .map(|to| Packet { to, from: self.me, body: Body::Mark(mark) });
+                self.ready.extend(to_all);
+                Ok(0)
+            }
+            Body::Records(records) => {
+                let count = records.items.len() as u64;
+                match self.workers {
+                    1 => self.keep(records),
+                    _ => self.split(records),
+                }
+                Ok(count)
+            }
+        }
+    }
+
+    fn keep(&mut self, records: Records<T>) {
+        let mut out = Records::default();
+        out.items.reserve_exact(records.items.len());
+        out.hashes.reserve_exact(records.items.len());
+        for item in records.items {
+            let key = (self.key)(&item);
+            out.hashes.push(hash_of(&key, &mut self.buffer));
+            out.items.push((key, item));
+        }
+        out.times = records.times;
+        self.ready.push(Packet::local(self.me, Body::Records(out)));
+    }
+
+    fn split(&mut self, records: Records<T>) {
+        let share = records.items.len() / self.workers as usize * 5 / 4 + 8;
+        let mut parts: Vec<Records<(K, T)>> = Vec::new();
+        parts.resize_with(self.workers as usize, || Records {
+            items: Vec::with_capacity(share),
+            hashes: Vec::with_capacity(share),
+            times: Vec::new(),
+        });
+        let timed = !records.times.is_empty();
+        for (index, item) in records.items.into_iter().enumerate() {
+            let key = (self.key)(&item);
+            let hash = hash_of(&key, &mut self.buffer);
+            let part = &mut parts[owner_of(hash, self.groups, self.workers) as usize];
+            part.hashes.push(hash);
+            part.items.push((key, item));
+            if timed {
+                part.times.push(records.times[index]);
+            }
+        }
+        for (to, part) in (0..).zip(parts) {
+            self.ready.push(Packet { to, from: self.me, body: Body::Records(part) });
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Workers: threads that build the dataflow and step it until the run is over.
+//!
+//! A bare timely worker that panics leaves the others waiting for ever. Here a panic is caught,
+//! becomes the failure of the run, and every worker of the process leaves at its next step.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use isochrone_persistence::ids::{Epoch, Generation, JobName};
+use timely::WorkerConfig;
+use timely::communication::{Allocator, AllocatorBuilder};
+use timely::worker::Worker;
+
+use super::pressure::Pressure;
+use crate::flow::{Flow, Plan};
+use crate::runtime::control::Control;
+use crate::runtime::pace::Pace;
+use crate::runtime::restored::Restored;
+use crate::{Error, Result};
+
+/// How long a worker without anything to do sleeps before it looks again whether the run is over.
+/// Everything else wakes it.
+const PARK: Duration = Duration::from_millis(50);
+
+/// What the operators of one worker share.
+#[derive(Clone)]
+pub(crate) struct Site {
+    pub(crate) job: JobName,
+    pub(crate) generation: Generation,
+    pub(crate) start: Epoch,
+    pub(crate) worker: u32,
+    pub(crate) peers: u32,
+    pub(crate) groups: u16,
+    pub(crate) control: Arc<Control>,
+    pub(crate) restored: Arc<Restored>,
+    pub(crate) pressure: Pressure,
+}
+
+/// The run as all workers of a process see it; [`Site`] without what is the worker's own.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) job: JobName,
+    pub(crate) generation: Generation,
+    pub(crate) start: Epoch,
+    pub(crate) groups: u16,
+    pub(crate) control: Arc<Control>,
+    pub(crate) restored: Arc<Restored>,
+    pub(crate) pace: Arc<dyn Pace>,
+}
+
+/// Builds the job's dataflow on a worker that never runs, to learn what it declares.
+pub(crate) fn plan(build: &dyn Fn(&Flow<'_>) -> Result<()>) -> Result<Plan> {
+    let allocator = Allocator::Thread(Default::default());
+    let mut worker = Worker::new(WorkerConfig::default(), allocator, None);
+    let index = worker.next_dataflow_index();
+    let plan = worker.dataflow_named::<u64, _, _>("plan", |scope| {
+        let flow = Flow::planning(scope);
+        build(&flow).map(|()| flow.into_plan())
+    });
+    worker.drop_dataflow(index);
+    plan?
+}
+
+/// Runs the job on the workers of this process until the run is over. A failure is in the control.
+pub(crate) fn run_workers<F>(
+    builders: Vec<AllocatorBuilder>,
+    others: Box<dyn Any + Send>,
+    run: Run,
+    build: Arc<F>,
+) -> Result<()>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
+    let control = run.control.clone();
+    let guards = timely::execute::execute_from(builders, others, WorkerConfig::default(), {
+        let control = control.clone();
+        move |worker| {
+            let run = run.clone();
+            let pace = run.pace.clone();
+            let index = worker.index();
+            let work = catch_unwind(AssertUnwindSafe(|| work(worker, run, &*build)));
+            if let Err(panic) = work {
+                control.fail(panicked(&format!("worker {index}"), panic.as_ref()));
+            }
+            // A dataflow that is left half-way must not be stepped again.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                worker.installed_dataflows().into_iter().for_each(|id| worker.drop_dataflow(id));
+            }));
+            pace.leave(index);
+        }
+    });
+    let guards = guards.map_err(|error| Error::unavailable(format!("workers: {error}")))?;
+    let joined = catch_unwind(AssertUnwindSafe(|| {
+        guards.join().into_iter().for_each(|end| {
+            if let Err(error) = end {
+                control.fail(Error::internal(format!("a worker ended badly: {error}")));
+            }
+        });
+    }));
+    if let Err(panic) = joined {
+        control.fail(panicked("the network between processes", panic.as_ref()));
+    }
+    Ok(())
+}
+
+fn work<F>(worker: &mut Worker, run: Run, build: &F)
+where
+    F: Fn(&Flow<'_>) -> Result<()>,
+{
+    let site = site(worker, &run);
+    let built = worker.dataflow_named::<u64, _, _>(run.job.as_str(), |scope| {
+        let flow = Flow::running(scope, site.clone());
+        build(&flow)
+    });
+    run.control.check(built);
+    let index = worker.index();
+    while !run.control.is_over() {
+        if !run.pace.turn(index) {
+            return;
+        }
+        if run.pace.parks() {
+            worker.step_or_park(Some(PARK));
+        } else {
+            worker.step();
+        }
+        run.pace.pass(index);
+    }
+}
+
+fn site(worker: &Worker, run: &Run) -> Site {
+    let narrow = |number: usize| u32::try_from(number).expect("fewer than 2^32 workers");
+    Site {
+        job: run.job.clone(),
+        generation: run.generation,
+        start: run.start,
+        worker: narrow(worker.index()),
+        peers: narrow(worker.peers()),
+        groups: run.groups,
+        control: run.control.clone(),
+        restored: run.restored.clone(),
+        pressure: Pressure::default(),
+    }
+}
+
+/// Runs user code; its error or panic becomes the failure of the run, and the answer is `None`.
+pub(crate) fn guarded<T>(
+    control: &Control,
+    place: &str,
+    work: impl FnOnce() -> Result<T>,
+) -> Option<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => control.check(result),
+        Err(panic) => {
+            control.fail(panicked(place, panic.as_ref()));
+            None
+        }
+    }
+}
+
+/// What a panic said, as an error that names the place.
+pub(crate) fn panicked(place: &str, panic: &(dyn Any + Send)) -> Error {
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("a panic without text");
+    if text.starts_with("timely communication error:") || text.contains("MergeQueue poisoned") {
+        return Error::unavailable(format!("{place}: a peer process is gone: {text}"));
+    }
+    Error::user(format!("{place} panicked: {text}"))
+}

@@ -1,0 +1,87 @@
+//! Sources and sinks without their types, for what happens outside the dataflow: finding splits,
+//! and making prepared output visible. Positions and effects are JSON here.
+
+use std::rc::Rc;
+
+use isochrone_persistence::manifest;
+use serde_json::Value;
+
+use crate::connector::{Committer, Discovery, Sink, SinkContext, Source, Split};
+use crate::{Error, Result};
+
+/// A source, to find splits.
+pub(crate) trait AnySource {
+    fn discover(&self, known: &[String]) -> Result<Discovery<Value>>;
+    fn has_more(&self, split: &manifest::Split) -> Result<bool>;
+}
+
+pub(crate) struct ErasedSource<S>(pub(crate) Rc<S>);
+
+impl<S: Source> AnySource for ErasedSource<S> {
+    fn discover(&self, known: &[String]) -> Result<Discovery<Value>> {
+        let found = self.0.discover(known)?;
+        let erase = |split: Split<S::Position>| -> Result<Split<Value>> {
+            let position = serde_json::to_value(&split.position).map_err(|error| {
+                Error::internal(format!("the position of split `{}` does not encode", split.id))
+                    .with_source(error)
+            })?;
+            Ok(Split { id: split.id, position })
+        };
+        let new = found.new.into_iter().map(erase).collect::<Result<_>>()?;
+        Ok(Discovery { new, complete: found.complete })
+    }
+
+    fn has_more(&self, split: &manifest::Split) -> Result<bool> {
+        let position = serde_json::from_value(split.position.clone()).map_err(|error| {
+            Error::corrupt(format!(
+                "the position of split `{}` does not decode; another kind of source wrote it",
+                split.id
+            ))
+            .with_source(error)
+        })?;
+        self.0.has_more(&Split { id: split.id.clone(), position })
+    }
+}
+
+/// A sink, to commit what was prepared.
+pub(crate) trait AnySink {
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>>;
+}
+
+pub(crate) struct ErasedSink<S>(pub(crate) Rc<S>);
+
+impl<S: Sink> AnySink for ErasedSink<S> {
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>> {
+        Ok(Box::new(ErasedCommitter { inner: self.0.committer(context)? }))
+    }
+}
+
+/// A committer whose effects are JSON.
+pub(crate) trait AnyCommitter: Send {
+    fn recover(&mut self, pending: Vec<Value>, fresh: bool) -> Result<()>;
+    fn commit(&mut self, effects: &[Value]) -> Result<()>;
+}
+
+struct ErasedCommitter<E> {
+    inner: Box<dyn Committer<E>>,
+}
+
+impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
+    fn recover(&mut self, pending: Vec<Value>, fresh: bool) -> Result<()> {
+        self.inner.recover(decode(pending)?, fresh)
+    }
+
+    fn commit(&mut self, effects: &[Value]) -> Result<()> {
+        self.inner.commit(&decode(effects.to_vec())?)
+    }
+}
+
+fn decode<E: serde::de::DeserializeOwned>(effects: Vec<Value>) -> Result<Vec<E>> {
+    let decode = |effect| {
+        serde_json::from_value(effect).map_err(|error| {
+            Error::corrupt("a pending effect of a sink does not decode; another kind of sink wrote it")
+                .with_source(error)
+        })
+    };
+    effects.into_iter().map(decode).collect()
+}

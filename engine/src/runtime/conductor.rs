@@ -1,0 +1,239 @@
+//! The coordinator at work: turns reports into the protocol's events and its actions into orders and
+//! writes. One per job, on a thread of process 0. What it does is decided in `protocol`; what has
+//! been acknowledged is booked in the ledger; what must never fork is in the lineage.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::lineage::{Checkpoint, Lineage, Published, Retain};
+use isochrone_persistence::{Error, ErrorKind, Result};
+
+use super::message::{Order, Progress, Report};
+use super::pace::{COORDINATOR, Pace};
+use super::splits::Splits;
+use super::tally::Tally;
+use crate::protocol::{Action, Cause, Coordinator, Event, Ledger};
+use crate::time::SharedClock;
+
+/// How long to wait for a report before looking at the clock.
+const WAIT: Duration = Duration::from_millis(5);
+/// How often to ask the store what became of a manifest, and how long to wait in between.
+const RESOLVES_MAX: u32 = 5;
+const RESOLVE_AFTER: Duration = Duration::from_millis(200);
+
+/// Something that concerns the coordinator.
+pub(crate) enum Call {
+    Report(Report),
+    /// A process is gone.
+    Lost { process: usize, reason: String },
+    /// Take a last checkpoint and end.
+    Stop,
+    /// Take a checkpoint; the answer goes to the sender.
+    Checkpoint { savepoint: Option<String>, answer: Sender<Result<Epoch, String>> },
+}
+
+/// Where orders go: to every process.
+pub(crate) type Orders = Arc<dyn Fn(&Order) + Send + Sync>;
+
+/// The coordinator of a job.
+pub(crate) struct Conductor {
+    pub(crate) coordinator: Coordinator,
+    pub(crate) ledger: Ledger,
+    pub(crate) lineage: Lineage,
+    pub(crate) splits: Splits,
+    pub(crate) tally: Tally,
+    pub(crate) inbox: Receiver<Call>,
+    pub(crate) orders: Orders,
+    pub(crate) clock: SharedClock,
+    pub(crate) retain: Retain,
+    pub(crate) workers: u32,
+    pub(crate) requests: Vec<Sender<Result<Epoch, String>>>,
+    pub(crate) planted: super::planted::Planted,
+}
+
+impl Conductor {
+    /// Works until the job has finished or failed. The orders for either have been given then.
+    pub(crate) fn run(&mut self, pace: &dyn Pace) -> Result<Cause> {
+        let end = loop {
+            if !pace.turn(COORDINATOR) {
+                break Err(Error::unavailable("the machine has crashed"));
+            }
+            let step = self.step(if pace.parks() { WAIT } else { Duration::ZERO });
+            pace.pass(COORDINATOR);
+            match step {
+                Ok(None) => {}
+                Ok(Some(cause)) => break Ok(cause),
+                Err(error) => break Err(error),
+            }
+        };
+        match &end {
+            Ok(_) => (self.orders)(&Order::Finish),
+            Err(error) => (self.orders)(&Order::Abort(error.into())),
+        }
+        pace.leave(COORDINATOR);
+        end
+    }
+
+    fn step(&mut self, wait: Duration) -> Result<Option<Cause>> {
+        let call = match self.inbox.recv_timeout(wait) {
+            Ok(call) => Some(call),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::internal("all workers are gone"));
+            }
+        };
+        let now_ms = self.clock.monotonic_ms();
+        let tick = Event::Tick { now_ms, records_read: self.tally.read() };
+        let mut end = self.tell(tick)?;
+        if let Some(event) = call.map(|call| self.take(call)).transpose()?.flatten() {
+            end = end.or(self.tell(event)?);
+        }
+        self.splits.discover_if_due(now_ms, &self.orders)?;
+        self.tally.show(now_ms, &self.coordinator.status());
+        Ok(end)
+    }
+
+    /// Books a call and says what it means to the protocol.
+    fn take(&mut self, call: Call) -> Result<Option<Event>> {
+        Ok(Some(match call {
+            Call::Stop => Event::Stop,
+            Call::Lost { process, reason } => {
+                return Err(Error::unavailable(format!("process {process} is gone: {reason}")));
+            }
+            Call::Checkpoint { savepoint, answer } => {
+                self.requests.push(answer);
+                Event::Request { id: self.requests.len() as u64 - 1, savepoint }
+            }
+            Call::Report(report) => return self.book(report),
+        }))
+    }
+
+    fn book(&mut self, report: Report) -> Result<Option<Event>> {
+        Ok(Some(match report {
+            Report::Ack { part, epoch, content } => {
+                self.tally.acknowledged(epoch, &content);
+                self.ledger.ack(part, epoch, content)?;
+                Event::Ack { part, epoch }
+            }
+            Report::PartFailed { part, epoch, reason } => Event::PartFailed { part, epoch, reason },
+            Report::Ended { part } => Event::Ended { part },
+            Report::Committed { part, epoch } => {
+                self.ledger.committed(part, epoch);
+                Event::Committed { part, epoch }
+            }
+            Report::Loaded { part, rows, bytes } => {
+                self.tally.loaded(part, rows, bytes);
+                return Ok(None);
+            }
+            Report::Progress(Progress { process, read, written, pause_us }) => {
+                self.tally.progress(process, read, written, pause_us);
+                return Ok(None);
+            }
+            Report::Failed(failure) => return Err(failure.into()),
+        }))
+    }
+
+    fn tell(&mut self, event: Event) -> Result<Option<Cause>> {
+        let mut actions = Vec::new();
+        self.coordinator.on(event, &mut actions);
+        let mut end = None;
+        while !actions.is_empty() {
+            for action in std::mem::take(&mut actions) {
+                match action {
+                    Action::Publish { epoch, savepoint, finished, duration_ms } => {
+                        self.publish(epoch, savepoint, finished, duration_ms)?;
+                        self.coordinator.on(Event::Published { epoch }, &mut actions);
+                    }
+                    Action::Finish { cause } => {
+                        self.settle(cause)?;
+                        end = Some(cause);
+                    }
+                    action => self.act(action)?,
+                }
+            }
+        }
+        Ok(end)
+    }
+
+    fn act(&mut self, action: Action) -> Result<()> {
+        match action {
+            Action::Trigger { epoch, .. } => (self.orders)(&Order::Trigger { epoch }),
+            Action::Commit { epoch } => (self.orders)(&Order::Commit { epoch }),
+            Action::Abandon { epoch, why } => self.tally.abandoned(epoch, &why),
+            Action::Collect => self.collect(),
+            Action::Answer { id, result } => {
+                if let Some(answer) = usize::try_from(id).ok().and_then(|id| self.requests.get(id))
+                {
+                    // Whoever asked may have stopped waiting.
+                    let _ = answer.send(result);
+                }
+            }
+            Action::Fail { message } => return Err(Error::unavailable(message)),
+            Action::Publish { .. } | Action::Finish { .. } => {
+                unreachable!("carried out by `tell`, because they lead to more")
+            }
+        }
+        Ok(())
+    }
+
+    fn publish(
+        &mut self,
+        epoch: Epoch,
+        savepoint: Option<String>,
+        finished: bool,
+        duration_ms: u64,
+    ) -> Result<Published> {
+        let bytes = self.tally.bytes_of(epoch);
+        let checkpoint = Checkpoint {
+            epoch,
+            taken_at_ms: self.clock.wall_ms(),
+            duration_ms,
+            bytes,
+            finished,
+            workers: self.workers,
+            savepoint,
+            operators: self.ledger.manifest_operators(epoch),
+            in_flight: Vec::new(),
+        };
+        let published = self.publish_surely(checkpoint)?;
+        self.ledger.published(epoch);
+        self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());
+        Ok(published)
+    }
+
+    /// A publish without an answer may have happened: until that is known, nothing else may.
+    fn publish_surely(&mut self, checkpoint: Checkpoint) -> Result<Published> {
+        let mut end = self.lineage.publish(checkpoint);
+        for _ in 0..RESOLVES_MAX {
+            match &end {
+                Err(error) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "asking again what became of a manifest");
+                    crossbeam_channel::after(RESOLVE_AFTER).recv().ok();
+                    end = self.lineage.resolve();
+                }
+                _ => break,
+            }
+        }
+        end
+    }
+
+    /// After the last output has become visible: a checkpoint that owes nothing any more, so that a
+    /// later run need not look for output that somebody may have taken away.
+    fn settle(&mut self, cause: Cause) -> Result<()> {
+        let epoch = self.lineage.epoch();
+        if !self.ledger.settled_since_published() {
+            return Ok(());
+        }
+        self.publish(epoch.next(), None, cause == Cause::InputEnded, 0).map(drop)
+    }
+
+    /// Failing to collect loses nothing but space; the next time may succeed.
+    fn collect(&mut self) {
+        match self.lineage.collect(&self.retain, self.clock.wall_ms()) {
+            Ok(collected) => tracing::debug!(?collected, "collected"),
+            Err(error) => tracing::warn!(%error, "old checkpoints could not be collected"),
+        }
+    }
+}

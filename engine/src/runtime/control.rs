@@ -1,0 +1,167 @@
+//! What the threads of one process share: the newest trigger, the end of the run, and its failure.
+//!
+//! Orders reach operators here and by waking them, never behind data.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam_channel::Sender;
+use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::manifest;
+use timely::scheduling::SyncActivator;
+
+use super::message::Handover;
+use crate::protocol::Part;
+use crate::time::SharedClock;
+use crate::{Error, Result};
+
+/// Shared by all threads of a process.
+pub(crate) struct Control {
+    trigger: AtomicU64,
+    over: AtomicBool,
+    read: AtomicU64,
+    written: AtomicU64,
+    pause_us: AtomicU64,
+    failure: Mutex<Option<Error>>,
+    splits: Mutex<HashMap<Part, Vec<manifest::Split>>>,
+    splits_given: AtomicU64,
+    complete: Mutex<Vec<usize>>,
+    wakers: Mutex<Vec<SyncActivator>>,
+    handover: Sender<Handover>,
+    clock: SharedClock,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    pub(crate) fn new(start: Epoch, handover: Sender<Handover>, clock: SharedClock) -> Self {
+        Control {
+            trigger: AtomicU64::new(start.0),
+            over: AtomicBool::new(false),
+            read: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            pause_us: AtomicU64::new(0),
+            failure: Mutex::default(),
+            splits: Mutex::default(),
+            splits_given: AtomicU64::new(0),
+            complete: Mutex::default(),
+            wakers: Mutex::default(),
+            handover,
+            clock,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &SharedClock {
+        &self.clock
+    }
+
+    /// The newest cut that was asked for.
+    pub(crate) fn triggered(&self) -> Epoch {
+        Epoch(self.trigger.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn trigger(&self, epoch: Epoch) {
+        self.trigger.fetch_max(epoch.0, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Gives a source instance more splits to read.
+    pub(crate) fn assign(&self, part: Part, splits: Vec<manifest::Split>) {
+        lock(&self.splits).entry(part).or_default().extend(splits);
+        self.splits_given.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    /// Changes whenever [`Control::take_splits`] or [`Control::is_complete`] may answer otherwise.
+    pub(crate) fn splits_version(&self) -> u64 {
+        self.splits_given.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_splits(&self, part: Part) -> Vec<manifest::Split> {
+        lock(&self.splits).remove(&part).unwrap_or_default()
+    }
+
+    /// No more splits will come for the source of this index.
+    pub(crate) fn complete(&self, operator: usize) {
+        lock(&self.complete).push(operator);
+        self.splits_given.fetch_add(1, Ordering::AcqRel);
+        self.wake();
+    }
+
+    pub(crate) fn is_complete(&self, operator: usize) -> bool {
+        lock(&self.complete).contains(&operator)
+    }
+
+    /// Ends the run of this process: workers leave at their next step.
+    pub(crate) fn finish(&self) {
+        self.over.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    /// Ends the run with an error; the first one wins.
+    pub(crate) fn fail(&self, error: Error) {
+        lock(&self.failure).get_or_insert(error);
+        self.finish();
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn take_failure(&self) -> Option<Error> {
+        lock(&self.failure).take()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        lock(&self.failure).is_some()
+    }
+
+    /// Takes an error to [`Control::fail`]; answers `None` then.
+    pub(crate) fn check<T>(&self, result: Result<T>) -> Option<T> {
+        result.map_err(|error| self.fail(error)).ok()
+    }
+
+    pub(crate) fn hand_over(&self, handover: Handover) {
+        // The receiver lives as long as the process' run; at its end nobody waits for the part.
+        let _ = self.handover.send(handover);
+    }
+
+    pub(crate) fn register(&self, waker: SyncActivator) {
+        lock(&self.wakers).push(waker);
+    }
+
+    fn wake(&self) {
+        for waker in lock(&self.wakers).iter() {
+            // Fails only when the worker has gone, and then there is nothing to wake.
+            let _ = waker.activate();
+        }
+    }
+
+    pub(crate) fn count_read(&self, records: u64) {
+        self.read.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn records_read(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_written(&self, records: u64) {
+        self.written.fetch_add(records, Ordering::Relaxed);
+    }
+
+    pub(crate) fn records_written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn note_pause(&self, us: u64) {
+        self.pause_us.fetch_max(us, Ordering::Relaxed);
+    }
+
+    /// The longest stop of an operator for a snapshot since the last call, in microseconds.
+    pub(crate) fn take_pause_us(&self) -> u64 {
+        self.pause_us.swap(0, Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,82 @@
+//! What workers, processes and the coordinator say to one another.
+
+use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::manifest;
+use isochrone_persistence::segment::Rows;
+use isochrone_persistence::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::connector::Prepare;
+use crate::protocol::{Content, Part};
+
+/// From a worker or the coordinator to the thread that talks to the store and to sinks' targets.
+pub(crate) enum Handover {
+    /// A part of checkpoint `epoch`, to be made durable and acknowledged.
+    Part { part: Part, epoch: Epoch, snapshot: Snapshot },
+    /// A source instance has handed out everything.
+    Ended { part: Part },
+    /// A keyed instance has read its share of the checkpoint.
+    Loaded { part: Part, rows: u64, bytes: u64 },
+    /// Checkpoint `epoch` exists: prepared output up to it may become visible.
+    Commit { epoch: Epoch },
+}
+
+/// What an operator instance contributes to a checkpoint.
+pub(crate) enum Snapshot {
+    Source { splits: Vec<manifest::Split>, skipped: u64 },
+    State { rows: Rows },
+    Sink { prepare: Prepare<Value> },
+}
+
+/// From a process to the coordinator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Report {
+    Ack { part: Part, epoch: Epoch, content: Content },
+    PartFailed { part: Part, epoch: Epoch, reason: String },
+    Ended { part: Part },
+    Committed { part: Part, epoch: Epoch },
+    Loaded { part: Part, rows: u64, bytes: u64 },
+    Progress(Progress),
+    Failed(Failure),
+}
+
+/// Counters of one process since its start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    pub(crate) process: usize,
+    pub(crate) read: u64,
+    pub(crate) written: u64,
+    pub(crate) pause_us: u64,
+}
+
+/// From the coordinator to a process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Order {
+    Trigger { epoch: Epoch },
+    Commit { epoch: Epoch },
+    Assign { part: Part, splits: Vec<manifest::Split> },
+    Complete { operator: usize },
+    Finish,
+    Abort(Failure),
+}
+
+/// An error on its way between processes.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Failure {
+    code: u8,
+    message: String,
+}
+
+impl From<&Error> for Failure {
+    fn from(error: &Error) -> Self {
+        Failure { code: error.kind().exit_code(), message: error.report() }
+    }
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        let kind = ErrorKind::from_exit_code(failure.code.into()).unwrap_or(ErrorKind::Internal);
+        Error::new(kind, failure.message)
+    }
+}

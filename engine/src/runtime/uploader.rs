@@ -1,0 +1,177 @@
+//! The thread that waits so that workers need not: it makes parts durable, acknowledges them, and
+//! makes prepared output visible once its checkpoint exists.
+//!
+//! What cannot be made durable now is kept and tried again before anything newer of the same
+//! instance, so that a later checkpoint never misses what a failed one should have held.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId};
+use isochrone_persistence::paths::{self, DataName};
+use isochrone_persistence::segment::{self, Identity, Rows};
+use isochrone_persistence::{SharedStore, manifest};
+use serde_json::Value;
+
+use super::message::{Handover, Report, Snapshot};
+use super::pace::{Pace, UPLOADER};
+use crate::Result;
+use crate::connector::Prepare;
+use crate::erased::AnyCommitter;
+use crate::protocol::{Content, Part};
+
+/// How long to wait for work before looking whether the run is over.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Where reports go.
+pub(crate) type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
+
+/// The uploader of one process.
+pub(crate) struct Uploader {
+    pub(crate) inbox: Receiver<Handover>,
+    pub(crate) report: Reporter,
+    pub(crate) store: SharedStore,
+    pub(crate) job: JobName,
+    pub(crate) generation: Generation,
+    /// Ids by operator index.
+    pub(crate) ids: Vec<OperatorId>,
+    /// Committers by operator index.
+    pub(crate) committers: BTreeMap<usize, Box<dyn AnyCommitter>>,
+    /// The sink instances of this process.
+    pub(crate) sinks: Vec<Part>,
+    pub(crate) books: Books,
+}
+
+/// What is still to be made durable, and what is still to be committed.
+#[derive(Default)]
+pub(crate) struct Books {
+    owed: BTreeMap<Part, VecDeque<(Epoch, Work)>>,
+    prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
+}
+
+enum Work {
+    Put { segment: manifest::Segment, bytes: Vec<u8> },
+    Prepare(Prepare<Value>),
+    Nothing(Content),
+}
+
+impl Uploader {
+    /// Works until nobody can hand anything over any more, or the simulated machine crashes.
+    pub(crate) fn run(mut self, pace: &dyn Pace) {
+        while pace.turn(UPLOADER) {
+            let wait = if pace.parks() { WAIT } else { Duration::ZERO };
+            let handover = self.inbox.recv_timeout(wait);
+            match handover {
+                Ok(handover) => self.handle(handover),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            pace.pass(UPLOADER);
+        }
+        pace.leave(UPLOADER);
+    }
+
+    fn handle(&mut self, handover: Handover) {
+        match handover {
+            Handover::Part { part, epoch, snapshot } => {
+                match self.work(part, epoch, snapshot) {
+                    Ok(work) => self.books.owed.entry(part).or_default().push_back((epoch, work)),
+                    Err(error) => return self.failed(part, epoch, &error),
+                }
+                if let Err(error) = self.pay(part) {
+                    self.failed(part, epoch, &error);
+                }
+            }
+            Handover::Ended { part } => (self.report)(Report::Ended { part }),
+            Handover::Loaded { part, rows, bytes } => {
+                (self.report)(Report::Loaded { part, rows, bytes });
+            }
+            Handover::Commit { epoch } => self.commit(epoch),
+        }
+    }
+
+    fn failed(&self, part: Part, epoch: Epoch, error: &crate::Error) {
+        let reason = error.report();
+        (self.report)(Report::PartFailed { part, epoch, reason });
+    }
+
+    fn work(&self, part: Part, epoch: Epoch, snapshot: Snapshot) -> Result<Work> {
+        Ok(match snapshot {
+            Snapshot::Source { splits, skipped } => {
+                Work::Nothing(Content::Source { splits, skipped })
+            }
+            Snapshot::Sink { prepare } => Work::Prepare(prepare),
+            Snapshot::State { rows } if rows.is_empty() => {
+                Work::Nothing(Content::State { segment: None })
+            }
+            Snapshot::State { rows } => self.segment(part, epoch, rows)?,
+        })
+    }
+
+    fn segment(&self, part: Part, epoch: Epoch, rows: Rows) -> Result<Work> {
+        let operator = &self.ids[part.operator];
+        let name = DataName::fresh(epoch, operator, part.worker, self.generation)?;
+        let identity = Identity {
+            job: self.job.clone(),
+            generation: self.generation,
+            epoch,
+            operator: operator.clone(),
+            worker: part.worker,
+        };
+        let bytes = segment::encode(rows, &identity);
+        let segment = segment::reference(paths::data(&self.job, &name), &bytes, &identity);
+        Ok(Work::Put { segment, bytes })
+    }
+
+    /// Makes everything owed by an instance durable, oldest first, and acknowledges it.
+    fn pay(&mut self, part: Part) -> Result<()> {
+        let owed = self.books.owed.entry(part).or_default();
+        while let Some((epoch, work)) = owed.front_mut() {
+            let content = match work {
+                Work::Nothing(content) => content.clone(),
+                Work::Put { segment, bytes } => {
+                    self.store.put(&segment.name, bytes)?;
+                    Content::State { segment: Some(segment.clone()) }
+                }
+                Work::Prepare(prepare) => {
+                    let pending = prepare()?;
+                    if let Some(effect) = &pending {
+                        let prepared = self.books.prepared.entry(part).or_default();
+                        prepared.push((*epoch, effect.clone()));
+                    }
+                    Content::Sink { pending }
+                }
+            };
+            (self.report)(Report::Ack { part, epoch: *epoch, content });
+            owed.pop_front();
+        }
+        Ok(())
+    }
+
+    /// IMPORTANT: called only after the manifest of `epoch` is durable.
+    fn commit(&mut self, epoch: Epoch) {
+        if let Err(error) = self.try_commit(epoch) {
+            return (self.report)(Report::Failed((&error).into()));
+        }
+        for &part in &self.sinks {
+            (self.report)(Report::Committed { part, epoch });
+        }
+    }
+
+    fn try_commit(&mut self, epoch: Epoch) -> Result<()> {
+        for (&operator, committer) in &mut self.committers {
+            let of_operator = |part: &Part| part.operator == operator;
+            let prepared = self.books.prepared.iter_mut().filter(|(part, _)| of_operator(part));
+            let mut due = Vec::new();
+            for (_, effects) in prepared {
+                due.extend(effects.extract_if(.., |(cut, _)| *cut <= epoch).map(|(_, e)| e));
+            }
+            if !due.is_empty() {
+                committer.commit(&due)?;
+            }
+        }
+        Ok(())
+    }
+}
