@@ -117,11 +117,11 @@ impl Lineage {
         unreadable: &mut Vec<Ruin>,
         collected: &mut Collected,
     ) -> Result<()> {
-        let (gone, stay) = std::mem::take(unreadable)
+        let (gone, stay): (Vec<Ruin>, Vec<Ruin>) = std::mem::take(unreadable)
             .into_iter()
             .partition(|ruin| ruin.corrupt && Some(ruin.sequence) <= boundary);
         *unreadable = stay;
-        for ruin in Vec::<Ruin>::from(gone) {
+        for ruin in gone {
             self.store.delete(&ruin.name)?;
             collected.manifests += 1;
         }

@@ -2,8 +2,8 @@
 
 use super::attempt::{Attempt, Outcome};
 use super::{Lineage, carry_out};
-use crate::ids::{Epoch, Generation, Sequence};
-use crate::manifest::{FORMAT, Manifest, Operator, Segment, Step, digest_of, encode};
+use crate::ids::{Epoch, Generation, JobName, Sequence};
+use crate::manifest::{FORMAT, Manifest, Operator, Segment, Step, decode, digest_of, encode};
 use crate::{Error, Result, paths};
 
 /// What a checkpoint says that the history does not know by itself.
@@ -84,8 +84,10 @@ impl Lineage {
             )));
         }
         let manifest = self.next_manifest(checkpoint)?;
+        let bytes = encode(&manifest);
+        check_readable(&self.job, &manifest, &bytes)?;
         let attempt = Attempt::new(manifest.sequence, manifest.sequence);
-        self.pending = Some(PendingPublish { attempt, bytes: encode(&manifest), manifest });
+        self.pending = Some(PendingPublish { attempt, bytes, manifest });
         self.resolve()
     }
 
@@ -186,4 +188,18 @@ impl Lineage {
             None => error,
         }
     }
+}
+
+/// Positions and effects are a connector's own JSON; a checkpoint that could be written but not
+/// read, for it nests too deeply, must not come to exist.
+fn check_readable(job: &JobName, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
+    let read = decode(&paths::manifest(job, manifest.sequence), bytes);
+    if read.is_ok_and(|read| read == *manifest) {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "checkpoint {} of job `{job}` cannot be read back as written; a source position or pending \
+         effect nests too deeply: keep them small and flat",
+        manifest.epoch
+    )))
 }
