@@ -6,7 +6,11 @@
 
 mod error;
 pub mod ids;
+pub mod lineage;
 pub mod manifest;
+pub mod paths;
+pub mod restore;
+pub mod segment;
 pub mod store;
 
 pub use error::{Error, ErrorKind, Result};

@@ -2,10 +2,15 @@
 //!
 //! Knows ids, numbers and references to objects; not stores, not clocks, not users' types.
 
+mod codec;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{Epoch, Generation, JobName, OperatorId, Sequence, StateVersion, Worker};
+
+pub(crate) use codec::damaged;
+pub use codec::{decode, digest_of, encode};
 
 /// The format that this library writes.
 pub const FORMAT: u32 = 1;

@@ -1,0 +1,187 @@
+//! Taking a job over: the next manifest, under a higher generation, with the content to start from.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::attempt::{Attempt, Outcome};
+use super::{Lineage, Newest, carry_out, read_newest};
+use crate::ids::{Epoch, Generation, JobName, Sequence};
+use crate::manifest::{FORMAT, Manifest, Step, digest_of, encode};
+use crate::{Error, Result, SharedStore, paths};
+
+/// How often a claim may be lost to other runs that start at the same time.
+const RACES_MAX: usize = 16;
+
+/// What a run starts from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Base {
+    /// Nothing: the job has no checkpoint.
+    Fresh {
+        /// Number of key groups, fixed from now on.
+        key_groups: u16,
+        /// Name of the hash from encoded key to key group.
+        key_hash: String,
+    },
+    /// The content of this manifest, the newest or an older one.
+    From(Box<Manifest>),
+}
+
+impl Lineage {
+    /// Claims `job` for a new run. `decide` looks at the newest manifest and says what to start
+    /// from; it is asked again when another run was faster, since there may be more to start from
+    /// then. Gives the hold on the job and the manifest to restore from, if any.
+    ///
+    /// When this returns, no run with a lower generation can publish or commit any more. Sinks may
+    /// be opened only after.
+    ///
+    /// Fails with what `decide` fails with; `Invalid` if it wants a fresh start though there is a
+    /// checkpoint; `Unavailable` if the store does not answer or other runs are always faster.
+    pub fn claim(
+        store: SharedStore,
+        job: &JobName,
+        now_ms: u64,
+        mut decide: impl FnMut(&Newest) -> Result<Base>,
+    ) -> Result<(Lineage, Option<Manifest>)> {
+        for _ in 0..RACES_MAX {
+            let newest = read_newest(&*store, job)?;
+            let base = decide(&newest)?;
+            let claim = claim_manifest(job, &newest, &base, now_ms)?;
+            let bytes = encode(&claim);
+            let mut attempt = Attempt::new(claim.sequence, needs(&claim, &base));
+            let (outcome, last) = carry_out(&*store, job, &bytes, &mut attempt)?;
+            match outcome {
+                Outcome::Durable => return Ok(begin(store, claim, &bytes, base)),
+                Outcome::Taken | Outcome::Collected(_) => {}
+                Outcome::Unknown => return Err(unknown(&*store, job, last)),
+            }
+        }
+        Err(Error::unavailable(format!(
+            "job `{job}`: {RACES_MAX} times another run claimed it first; stop the other runs"
+        )))
+    }
+}
+
+/// An older base that is being collected must not be started from. Savepoints are not collected.
+fn needs(claim: &Manifest, base: &Base) -> Sequence {
+    match base {
+        Base::From(manifest) if manifest.savepoint.is_none() => manifest.sequence,
+        _ => claim.sequence,
+    }
+}
+
+fn claim_manifest(job: &JobName, newest: &Newest, base: &Base, now_ms: u64) -> Result<Manifest> {
+    let content = match base {
+        Base::From(manifest) => copied(job, manifest)?,
+        Base::Fresh { key_groups, key_hash } => {
+            check_nothing_to_lose(newest)?;
+            empty(job, *key_groups, key_hash)
+        }
+    };
+    Ok(Manifest {
+        format: FORMAT,
+        sequence: newest.next_sequence(),
+        generation: next_generation(newest, &content),
+        nonce: paths::random_hex::<16>()?,
+        predecessor: newest.top.as_ref().and_then(|top| top.digest.clone()),
+        step: Step::Claim,
+        taken_at_ms: now_ms,
+        duration_ms: 0,
+        bytes: 0,
+        savepoint: None,
+        ..content
+    })
+}
+
+fn copied(job: &JobName, manifest: &Manifest) -> Result<Manifest> {
+    if manifest.job != *job {
+        return Err(Error::invalid(format!(
+            "job `{job}` cannot start from a checkpoint of job `{}`; name the job as it was",
+            manifest.job
+        )));
+    }
+    Ok(manifest.clone())
+}
+
+fn check_nothing_to_lose(newest: &Newest) -> Result<()> {
+    let Some(top) = &newest.top else { return Ok(()) };
+    match &top.manifest {
+        Ok(manifest) if manifest.epoch == Epoch(0) => Ok(()),
+        _ => Err(Error::invalid(format!(
+            "refusing to start fresh beside `{}`; restore from it, or give the job another name",
+            top.name
+        ))),
+    }
+}
+
+fn empty(job: &JobName, key_groups: u16, key_hash: &str) -> Manifest {
+    Manifest {
+        format: FORMAT,
+        job: job.clone(),
+        sequence: Sequence(0),
+        generation: Generation(0),
+        nonce: String::new(),
+        predecessor: None,
+        step: Step::Claim,
+        epoch: Epoch(0),
+        taken_at_ms: 0,
+        duration_ms: 0,
+        bytes: 0,
+        finished: false,
+        workers: 0,
+        key_groups,
+        key_hash: key_hash.to_owned(),
+        savepoint: None,
+        operators: Vec::new(),
+        in_flight: Vec::new(),
+    }
+}
+
+/// Higher than that of every manifest there is. The newest may be unreadable; then the number of
+/// manifests since the base bounds its generation, as each raises it by one at most.
+fn next_generation(newest: &Newest, content: &Manifest) -> Generation {
+    let Some(top) = &newest.top else { return content.generation.next() };
+    match &top.manifest {
+        Ok(manifest) => manifest.generation.max(content.generation).next(),
+        Err(_) => {
+            let since = top.sequence.0.saturating_sub(content.sequence.0);
+            Generation(content.generation.0 + since).next()
+        }
+    }
+}
+
+fn begin(
+    store: SharedStore,
+    claim: Manifest,
+    bytes: &[u8],
+    base: Base,
+) -> (Lineage, Option<Manifest>) {
+    let lineage = Lineage {
+        store,
+        job: claim.job,
+        generation: claim.generation,
+        sequence: claim.sequence,
+        digest: digest_of(bytes),
+        epoch: claim.epoch,
+        key_groups: claim.key_groups,
+        key_hash: claim.key_hash,
+        pending: None,
+        fenced: None,
+        seen: BTreeMap::new(),
+        owed: BTreeSet::new(),
+    };
+    let restored = match base {
+        Base::Fresh { .. } => None,
+        Base::From(manifest) => Some(*manifest),
+    };
+    (lineage, restored)
+}
+
+fn unknown(store: &dyn crate::Store, job: &JobName, last: Option<Error>) -> Error {
+    let error = Error::unavailable(format!(
+        "job `{job}` could not be claimed: {} does not answer",
+        store.describe()
+    ));
+    match last {
+        Some(last) => error.with_source(last),
+        None => error,
+    }
+}

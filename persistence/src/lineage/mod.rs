@@ -1,0 +1,141 @@
+//! A job's history as one line of manifests that no two runs can fork.
+//!
+//! Rests on [`Store::put_if_absent`] alone: no lock, no lease, no clock. A new run *claims* the job
+//! by creating the next manifest under a higher generation; every checkpoint is *published* by
+//! creating the next one; old ones are *collected* behind a boundary that is written first.
+//!
+//! What must be decided is in [`attempt`] and [`retention`], which know no store; the rest does
+//! the reads and writes that they ask for. Knows manifests and names of data; never their content.
+
+mod attempt;
+mod claim;
+mod collect;
+mod history;
+mod publish;
+mod retention;
+
+#[cfg(test)]
+mod crashes;
+#[cfg(test)]
+mod explore;
+#[cfg(test)]
+pub(crate) mod test_store;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use claim::Base;
+pub use collect::Collected;
+pub use history::{Found, Newest, read_all, read_newest};
+pub use publish::{Checkpoint, Published};
+pub use retention::{Retain, Retained, plan};
+
+use crate::ids::{Epoch, Generation, JobName, Sequence};
+use crate::{Error, Result, SharedStore, Store};
+use attempt::{Attempt, Fact, Next, Outcome};
+
+/// One run's hold on a job: made by [`Lineage::claim`], used until another run takes over.
+///
+/// Blocking; not for a worker's thread.
+pub struct Lineage {
+    store: SharedStore,
+    job: JobName,
+    generation: Generation,
+    sequence: Sequence,
+    /// Digest of the manifest at `sequence`.
+    digest: String,
+    epoch: Epoch,
+    key_groups: u16,
+    key_hash: String,
+    pending: Option<publish::PendingPublish>,
+    /// Why nothing may be written any more.
+    fenced: Option<String>,
+    /// Manifests are never changed, so each is read once.
+    seen: BTreeMap<Sequence, Retained>,
+    /// Data of this generation that no manifest needs and that is still to be deleted.
+    owed: BTreeSet<String>,
+}
+
+impl Lineage {
+    /// The job.
+    pub fn job(&self) -> &JobName {
+        &self.job
+    }
+
+    /// The number of this run.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The newest manifest of this run.
+    pub fn sequence(&self) -> Sequence {
+        self.sequence
+    }
+
+    /// The newest checkpoint; 0 if there is none.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    fn check_not_fenced(&self) -> Result<()> {
+        match &self.fenced {
+            None => Ok(()),
+            Some(why) => Err(Error::fenced(why.clone())),
+        }
+    }
+
+    fn fence(&mut self, found: &str) -> Error {
+        let why = format!(
+            "job `{}`: {found}; a newer run has taken over from generation {}: stop this one",
+            self.job, self.generation
+        );
+        self.fenced = Some(why.clone());
+        Error::fenced(why)
+    }
+}
+
+impl std::fmt::Debug for Lineage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "job {}, generation {}, sequence {}", self.job, self.generation, self.sequence)
+    }
+}
+
+/// Does what `attempt` asks for until it stops. Gives the outcome and the last error seen.
+fn carry_out(
+    store: &dyn Store,
+    job: &JobName,
+    bytes: &[u8],
+    attempt: &mut Attempt,
+) -> Result<(Outcome, Option<Error>)> {
+    let name = crate::paths::manifest(job, attempt.sequence());
+    let mut last = None;
+    loop {
+        let fact = match attempt.next() {
+            Next::Create => store.put_if_absent(&name, bytes).map(Fact::from),
+            Next::ReadBack => match store.get(&name) {
+                Ok(found) => Ok(compare(&name, bytes, found)?),
+                Err(error) => Err(error),
+            },
+            Next::ReadBoundary => history::boundary(store, job).map(Fact::Boundary),
+            Next::Stop(outcome) => return Ok((outcome, last)),
+        };
+        attempt.learn(fact.unwrap_or_else(|error| {
+            last = Some(error);
+            Fact::NoAnswer
+        }));
+    }
+}
+
+/// The nonce makes the bytes of two manifests differ, so equal bytes are one's own. Ruined bytes
+/// are no rival: that would stop a job for good for the wrong reason.
+fn compare(name: &str, own: &[u8], found: Option<Vec<u8>>) -> Result<Fact> {
+    let Some(found) = found else { return Ok(Fact::Nothing) };
+    if found == own {
+        return Ok(Fact::Mine);
+    }
+    match crate::manifest::decode(name, &found) {
+        Err(error) if error.kind() == crate::ErrorKind::Corrupt => Err(error),
+        _ => Ok(Fact::Other),
+    }
+}
