@@ -9,6 +9,8 @@ mod failure;
 mod folders;
 mod leftovers;
 mod read;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,7 +19,7 @@ use crate::store::name;
 use crate::{Created, Error, Result, Store};
 
 use draft::Draft;
-use folders::Folders;
+use folders::{Folder, Folders};
 use leftovers::Writer;
 
 /// Objects as files under a root directory. Needs a file system with hard links.
@@ -138,15 +140,18 @@ impl LocalStore {
         Ok(path)
     }
 
-    /// The target's path, its folder and the bytes, durable under a temporary name in that folder.
-    fn draft(&self, name: &str, bytes: &[u8]) -> Result<(PathBuf, Draft)> {
+    /// The target's path, its folder, and the bytes durable under a temporary name in that folder.
+    fn draft(&self, name: &str, bytes: &[u8]) -> Result<(PathBuf, Folder, Draft)> {
         let writer = self.writer()?;
         let path = self.path(name)?;
-        let folder = folder_of(&path);
-        self.folders.ensure(folder)?;
-        let draft = Draft::write(folder, writer, bytes);
-        let draft = draft.inspect_err(|_| self.folders.forget())?;
-        Ok((path, draft))
+        self.folders.ensure(folder_of(&path))?;
+        let opened = Folder::open(folder_of(&path)).and_then(|folder| {
+            let draft = Draft::write(folder_of(&path), writer, bytes)?;
+            Ok((folder, draft))
+        });
+        // Perhaps somebody removed the folder: the next attempt makes it again.
+        let (folder, draft) = opened.inspect_err(|_| self.folders.forget())?;
+        Ok((path, folder, draft))
     }
 }
 
@@ -165,17 +170,17 @@ impl Store for LocalStore {
     }
 
     fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        let (path, draft) = self.draft(name, bytes)?;
+        let (path, folder, draft) = self.draft(name, bytes)?;
         draft.replace(&path)?;
-        self.folders.sync(folder_of(&path))
+        self.folders.sync(&folder)
     }
 
     fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
-        let (path, draft) = self.draft(name, bytes)?;
+        let (path, folder, draft) = self.draft(name, bytes)?;
         let created = draft.create(&path)?;
         // Also when it exists: its writer may have died between naming and syncing, and nobody may
         // build on what a power cut could still take away.
-        self.folders.sync(folder_of(&path))?;
+        self.folders.sync(&folder)?;
         Ok(created)
     }
 
@@ -189,10 +194,8 @@ impl Store for LocalStore {
     fn delete(&self, name: &str) -> Result<()> {
         self.writer()?;
         let path = self.path(name)?;
-        if draft::remove(&path)? {
-            self.folders.sync(folder_of(&path))?;
-        }
-        Ok(())
+        let Some(folder) = Folder::find(folder_of(&path))? else { return Ok(()) };
+        if draft::remove(&path)? { self.folders.sync(&folder) } else { Ok(()) }
     }
 
     fn describe(&self) -> String {

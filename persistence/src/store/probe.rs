@@ -4,6 +4,8 @@
 //! both believe that they own it. The probe finds those, and stores that answer from stale copies.
 //! It cannot prove the contract: a race that is lost one time in a million is not seen here.
 
+use std::sync::Barrier;
+
 use crate::{Created, Error, Result, Store};
 
 /// How many writers want the same name at once.
@@ -57,8 +59,14 @@ fn reads(store: &dyn Store, name: &str, expected: &[u8], when: &str) -> Result<(
 
 /// Rivals create one name: no more than one may win, and its bytes are those that stay.
 fn at_once(store: &dyn Store, name: &str) -> Result<()> {
+    let start = &Barrier::new(usize::from(RIVALS));
     let answers: Vec<Result<Created>> = std::thread::scope(|scope| {
-        let create = |rival: u8| scope.spawn(move || store.put_if_absent(name, &[rival]));
+        let create = |rival: u8| {
+            scope.spawn(move || {
+                start.wait();
+                store.put_if_absent(name, &[rival])
+            })
+        };
         let rivals: Vec<_> = (0..RIVALS).map(create).collect();
         rivals.into_iter().map(|rival| rival.join().unwrap_or_else(|_| Err(panicked()))).collect()
     });

@@ -37,25 +37,6 @@ pub(crate) enum Break {
     TakesAnyName,
 }
 
-impl Break {
-    pub(crate) const ALL: [Break; 14] = [
-        Break::IgnoresTheCondition,
-        Break::SaysYesWithoutWriting,
-        Break::OverwritesAndSaysExists,
-        Break::LooksThenWrites,
-        Break::ListsNothing,
-        Break::ListsFoldersOnly,
-        Break::ListsBackwards,
-        Break::ListsOnePage,
-        Break::ReadsNothing,
-        Break::KeepsWhatIsDeleted,
-        Break::WrapsRanges,
-        Break::InventsRanges,
-        Break::TearsWrites,
-        Break::TakesAnyName,
-    ];
-}
-
 pub(crate) struct BrokenStore {
     inner: MemoryStore,
     how: Break,
@@ -81,7 +62,7 @@ impl BrokenStore {
             Break::LooksThenWrites if taken => Ok(Created::Exists),
             Break::LooksThenWrites => {
                 // Long enough for every rival to look as well.
-                for _ in 0..200 {
+                for _ in 0..5_000 {
                     std::thread::yield_now();
                 }
                 self.inner.put(name, bytes)?;

@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::{Error, Result};
 
+use super::draft::no_object;
 use super::failure::{failed, symbolic_link, unknown};
 
 const FOLDER_MODE: u32 = 0o700;
@@ -79,10 +80,11 @@ impl Folders {
         let mut wanted: Vec<&Path> = folder.ancestors().take_while(below).collect();
         wanted.reverse();
         for path in wanted {
+            let parent = Folder::open(super::folder_of(path))?;
             make(path)?;
             // IMPORTANT: also when it existed. Whoever made it may not have synced its parent yet,
             // and our own acknowledgement must not depend on that.
-            self.sync(super::folder_of(path))?;
+            self.sync(&parent)?;
             self.known().insert(path.to_owned());
         }
         Ok(())
@@ -95,12 +97,17 @@ impl Folders {
 
     /// Makes the entries of `folder` durable. After a failure this store object is broken: a later
     /// sync may succeed although the entries are lost.
-    pub(super) fn sync(&self, folder: &Path) -> Result<()> {
-        File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| {
-            let error = unknown("sync folder", folder, error);
-            let _first_reason_stays = self.broken.set(error.report());
+    pub(super) fn sync(&self, folder: &Folder) -> Result<()> {
+        folder.file.sync_all().map_err(|error| {
+            let error = unknown("sync folder", &folder.path, error);
+            self.give_up(&error);
             error
         })
+    }
+
+    /// Makes every later call fail with this reason.
+    pub(super) fn give_up(&self, reason: &Error) {
+        let _the_first_reason_stays = self.broken.set(reason.report());
     }
 
     /// Makes sure that the root can be synced, before anything is entrusted to it, and that its
@@ -126,6 +133,28 @@ impl Folders {
 
     fn known(&self) -> MutexGuard<'_, BTreeSet<PathBuf>> {
         self.durable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A folder opened before anything in it is changed, so that what can fail early does.
+pub(super) struct Folder {
+    path: PathBuf,
+    file: File,
+}
+
+impl Folder {
+    pub(super) fn open(path: &Path) -> Result<Folder> {
+        let opened = File::open(path).map_err(|error| failed("open folder", path, error));
+        Ok(Folder { path: path.to_owned(), file: opened? })
+    }
+
+    /// The folder, or `None` if there is none of that name.
+    pub(super) fn find(path: &Path) -> Result<Option<Folder>> {
+        match File::open(path) {
+            Ok(file) => Ok(Some(Folder { path: path.to_owned(), file })),
+            Err(error) if no_object(&error) => Ok(None),
+            Err(error) => Err(failed("open folder", path, error)),
+        }
     }
 }
 

@@ -23,9 +23,9 @@ const FOREIGN_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Writer {
     /// `None` where the system tells no place; then only age counts.
-    place: Option<String>,
-    process: u32,
-    started: String,
+    pub(super) place: Option<String>,
+    pub(super) process: u32,
+    pub(super) started: String,
 }
 
 impl Writer {
