@@ -2,10 +2,32 @@
 //!
 //! Knows the contract of a store and how to break it; not what is stored. Every fault is data in a
 //! [`Plan`], so that a test can try the n-th operation for every n and replay what failed.
+//!
+//! ```
+//! use isochrone_persistence::store::faulty::{Effect, FaultyStore, Plan};
+//! use isochrone_persistence::store::memory::MemoryStore;
+//! use isochrone_persistence::{Result, Store};
+//!
+//! // Under test: whoever sees "done" must find the data.
+//! fn publish(store: &dyn Store) -> Result<()> {
+//!     store.put("data", b"42")?;
+//!     store.put("done", b"")
+//! }
+//!
+//! let whole = FaultyStore::new(MemoryStore::new(), Plan::none());
+//! publish(&whole)?;
+//! for n in 1..=whole.operations() {
+//!     for effect in [Effect::CrashBefore, Effect::CrashAfter] {
+//!         let left = MemoryStore::new();
+//!         assert!(publish(&FaultyStore::new(left.clone(), Plan::at_operation(n, effect))).is_err());
+//!         assert!(left.get("done")?.is_none() || left.get("data")?.is_some());
+//!     }
+//! }
+//! # Ok::<(), isochrone_persistence::Error>(())
+//! ```
 
 mod plan;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -96,22 +118,26 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// All calls so far, those that failed included; none after the crash.
+    ///
+    /// ```
+    /// use isochrone_persistence::Store;
+    /// use isochrone_persistence::store::faulty::{FaultyStore, Operation, Plan};
+    /// use isochrone_persistence::store::memory::MemoryStore;
+    ///
+    /// let store = FaultyStore::new(MemoryStore::new(), Plan::none());
+    /// store.list("orders/m/")?;
+    /// assert_eq!(store.calls()[0].operation, Operation::List);
+    /// assert_eq!(store.calls()[0].name, "orders/m/");
+    /// # Ok::<(), isochrone_persistence::Error>(())
+    /// ```
     pub fn calls(&self) -> Vec<Call> {
         self.seen().calls.clone()
     }
 
     /// How many calls there were of one kind.
     pub fn count(&self, operation: Operation) -> u64 {
-        self.counts().get(&operation).copied().unwrap_or(0)
-    }
-
-    /// How many calls there were of each kind.
-    pub fn counts(&self) -> BTreeMap<Operation, u64> {
-        let mut counts = BTreeMap::new();
-        for call in &self.seen().calls {
-            *counts.entry(call.operation).or_default() += 1;
-        }
-        counts
+        let seen = self.seen();
+        seen.calls.iter().filter(|call| call.operation == operation).count() as u64
     }
 
     /// How many calls there were: the last n worth trying with [`Plan::at_operation`].

@@ -78,6 +78,18 @@ fn run_and_kill(root: &Path, enough: usize) -> Vec<(String, u8)> {
 
 fn write_for_ever(root: &Path) {
     let store = LocalStore::open(root).unwrap();
+    std::thread::scope(|scope| {
+        // Always being replaced, so that hardly a kill misses a write under way.
+        scope.spawn(|| {
+            for fill in (0..=250).cycle() {
+                store.put("job/latest.json", &vec![fill; OBJECT_BYTES]).unwrap();
+            }
+        });
+        write_and_tell(&store);
+    });
+}
+
+fn write_and_tell(store: &LocalStore) {
     for number in 0_u64.. {
         let name = format!("job/d/{}-{number}", std::process::id());
         let fill = (number % 251) as u8;
@@ -88,8 +100,6 @@ fn write_for_ever(root: &Path) {
             store.put(&name, &bytes).unwrap();
         }
         println!("{ACKNOWLEDGED}{name} {fill}");
-        // One that is always being replaced, and must be whole whenever the kill comes.
-        store.put("job/latest.json", &bytes).unwrap();
     }
 }
 

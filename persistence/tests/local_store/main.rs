@@ -1,5 +1,7 @@
 //! What is particular to the store in a directory: rights, odd content, trouble, and real kills.
 
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 mod kill;
 mod trouble;
 
