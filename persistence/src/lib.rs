@@ -4,6 +4,8 @@
 //! type. A checkpoint exists exactly when its manifest exists; what a manifest names was durable
 //! before the manifest was.
 
+#[cfg(feature = "testing")]
+pub mod conformance;
 mod error;
 pub mod ids;
 pub mod lineage;

@@ -2,7 +2,15 @@
 //!
 //! A store knows names and bytes; not manifests, not epochs. Everything that must be agreed upon
 //! rests on one conditional write, [`Store::put_if_absent`], because it is the only one that every
-//! backend has. The contract below is checked by [`crate::conformance`] on every implementation.
+//! backend has. The contract below is checked by `conformance` (feature `testing`) on every
+//! implementation.
+
+#[cfg(feature = "testing")]
+pub mod faulty;
+pub mod local;
+pub mod memory;
+pub mod name;
+pub mod probe;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +27,8 @@ pub enum Created {
     Exists,
 }
 
-/// Named objects of bytes. Names are `/`-separated, relative, made by [`crate::paths`].
+/// Named objects of bytes. Names are `/`-separated, relative, made by `paths`; what is
+/// legal says [`name`], and every other name is refused with `Invalid`.
 ///
 /// Contract, for every method:
 /// - blocking, callable from any thread; never called on a worker's thread;
@@ -54,3 +63,34 @@ pub trait Store: Send + Sync + 'static {
 
 /// A store shared by the threads of a process.
 pub type SharedStore = Arc<dyn Store>;
+
+/// A shared store is a store, so that it can be wrapped like any other.
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        (**self).get(name)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
+        (**self).get_range(name, range)
+    }
+
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        (**self).put(name, bytes)
+    }
+
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
+        (**self).put_if_absent(name, bytes)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        (**self).list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        (**self).delete(name)
+    }
+
+    fn describe(&self) -> String {
+        (**self).describe()
+    }
+}
