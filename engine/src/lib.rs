@@ -1,6 +1,7 @@
 //! The stream processor.
 
 pub mod connector;
+pub mod protocol;
 pub mod record;
 pub mod time;
 

@@ -1,0 +1,521 @@
+//! One per job: when a checkpoint starts, when it exists, and when the job may end.
+//!
+//! Knows the plan's durable operators, epochs and times handed in; not the store, not a clock.
+
+use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
+
+mod queue;
+mod status;
+
+use queue::{Queue, Waiting};
+pub use status::{Attempt, Status};
+
+/// When checkpoints are taken and when the job gives up.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Settings {
+    /// From trigger to trigger; `None`: not by time.
+    pub interval_ms: Option<u64>,
+    /// Records read between triggers; `None`: not by count.
+    pub records: Option<u64>,
+    /// From trigger to the last acknowledgement; a checkpoint that takes longer is abandoned.
+    pub timeout_ms: u64,
+    /// So many abandoned in a row end the job (0 counts as 1).
+    pub failures_max: u32,
+}
+
+/// One instance of a durable operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Part {
+    /// Index in the plan.
+    pub operator: usize,
+    /// The worker that runs this instance.
+    pub worker: Worker,
+}
+
+/// What an operator owes besides its acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// [`Event::Ended`], when everything has been handed out.
+    Source,
+    /// Nothing.
+    State,
+    /// [`Event::Committed`], for each checkpoint.
+    Sink,
+}
+
+/// Who takes part: each operator on each worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Plan {
+    /// Durable operators, in the order of [`Part::operator`].
+    pub operators: Vec<(OperatorId, Kind)>,
+    /// Number of workers of all processes.
+    pub workers: u32,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Event {
+    /// Time has passed. Tell it before other events, so that durations are right.
+    Tick {
+        /// Any monotonic count of milliseconds.
+        now_ms: u64,
+        /// Records read by all sources in this run.
+        records_read: u64,
+    },
+    /// A user wants a checkpoint; with a label, a savepoint.
+    Request {
+        /// Comes back in [`Action::Answer`].
+        id: u64,
+        /// Label of the savepoint.
+        savepoint: Option<String>,
+    },
+    /// A source instance has handed out everything it will ever have.
+    Ended {
+        /// The source instance.
+        part: Part,
+    },
+    /// Take a final checkpoint, then finish.
+    Stop,
+    /// Everything that this part has frozen up to `epoch`, abandoned epochs included, is durable.
+    Ack {
+        /// Whose.
+        part: Part,
+        /// Up to which cut.
+        epoch: Epoch,
+    },
+    /// This part could not do its share of `epoch`.
+    PartFailed {
+        /// Whose.
+        part: Part,
+        /// Of which cut.
+        epoch: Epoch,
+        /// For people.
+        reason: String,
+    },
+    /// The manifest exists.
+    Published {
+        /// The checkpoint.
+        epoch: Epoch,
+    },
+    /// The manifest certainly does not exist.
+    PublishFailed {
+        /// The checkpoint that is none.
+        epoch: Epoch,
+        /// For people.
+        reason: String,
+    },
+    /// A sink instance made everything up to `epoch` visible.
+    Committed {
+        /// The sink instance.
+        part: Part,
+        /// Up to which checkpoint.
+        epoch: Epoch,
+    },
+}
+
+/// Why a checkpoint was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cause {
+    /// The interval has passed and something was read.
+    Interval,
+    /// So many records were read.
+    Records,
+    /// A user asked.
+    Request,
+    /// All sources ended: the final checkpoint.
+    InputEnded,
+    /// The job was told to stop: the final checkpoint.
+    Stopped,
+}
+
+/// Something to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Tell all participants to take checkpoint `epoch`.
+    Trigger {
+        /// The cut's number: higher than all before it, published or not.
+        epoch: Epoch,
+        /// Why now.
+        cause: Cause,
+    },
+    /// All parts are durable: create the manifest, then answer `Published` or `PublishFailed`.
+    Publish {
+        /// The checkpoint.
+        epoch: Epoch,
+        /// Keep it under this label.
+        savepoint: Option<String>,
+        /// All input had been read before the cut.
+        finished: bool,
+        /// From trigger to the last acknowledgement.
+        duration_ms: u64,
+    },
+    /// This checkpoint will never exist; report it.
+    Abandon {
+        /// Its number, never used again.
+        epoch: Epoch,
+        /// For people.
+        why: String,
+    },
+    /// Sinks: make everything up to `epoch` visible. Follows `Published` only.
+    Commit {
+        /// The checkpoint.
+        epoch: Epoch,
+    },
+    /// Old checkpoints may be collected now.
+    Collect,
+    /// Answer a request.
+    Answer {
+        /// Of the request.
+        id: u64,
+        /// The checkpoint that covers it, or why there is none.
+        result: Result<Epoch, String>,
+    },
+    /// The final checkpoint exists and all its output is visible: end the job.
+    Finish {
+        /// `InputEnded` or `Stopped`.
+        cause: Cause,
+    },
+    /// Too many failures: end the job with this error.
+    Fail {
+        /// For people.
+        message: String,
+    },
+}
+
+/// The machine of a job.
+///
+/// - One checkpoint at a time. The next starts only after the one before was published or
+///   abandoned; numbers only rise. Once `Publish` was asked for, only its answer decides: a
+///   timeout cannot know whether the manifest exists.
+/// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
+///   of the last *published* checkpoint: nothing new would be in it. A watermark that moves by
+///   itself is not a reason; a request always is.
+/// - Requests that come while a checkpoint runs share the next one, unless their savepoint labels
+///   differ. A request whose checkpoint is abandoned is answered with the reason.
+/// - The final checkpoint follows when all sources ended or at `Stop`, again if it is abandoned.
+///   Nothing is triggered after it; requests are answered with it.
+/// - An acknowledgement or failure that comes late, for an abandoned checkpoint, is accepted in
+///   silence: what it left durable is the ledger's affair.
+///
+/// ```
+/// use isochrone_engine::protocol::coordinator::*;
+/// use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
+///
+/// let plan = Plan { operators: vec![(OperatorId::new("log").unwrap(), Kind::Source)], workers: 1 };
+/// let settings = Settings { interval_ms: None, records: None, timeout_ms: 1000, failures_max: 3 };
+/// let mut coordinator = Coordinator::new(settings, plan, Epoch(7), 0);
+/// let mut actions = Vec::new();
+/// coordinator.on(Event::Request { id: 1, savepoint: None }, &mut actions);
+/// assert_eq!(actions, [Action::Trigger { epoch: Epoch(8), cause: Cause::Request }]);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Coordinator {
+    settings: Settings,
+    plan: Plan,
+    now_ms: u64,
+    records_read: u64,
+    /// The highest number given out, or the restored checkpoint's.
+    last_epoch: Epoch,
+    last_trigger_ms: u64,
+    last_trigger_records: u64,
+    published: Option<Published>,
+    failures: u32,
+    running: Option<Running>,
+    queue: Queue,
+    /// Per part of a source: it has ended.
+    ended: Vec<(Part, bool)>,
+    /// Per part of a sink: committed up to here.
+    committed: Vec<(Part, Epoch)>,
+    stopping: bool,
+    life: Life,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Published {
+    epoch: Epoch,
+    at_ms: u64,
+    records: u64,
+    savepoint: Option<String>,
+}
+
+/// A checkpoint between its trigger and its manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Running {
+    epoch: Epoch,
+    cause: Cause,
+    finished: bool,
+    started_ms: u64,
+    records: u64,
+    /// Sorted.
+    missing: Vec<Part>,
+    savepoint: Option<String>,
+    waiting: Vec<Waiting>,
+    publishing: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Life {
+    Running,
+    /// The final checkpoint was published; its sinks are committing.
+    Final(Cause),
+    Over,
+}
+
+impl Coordinator {
+    /// The machine of a run that restored checkpoint `start`, or starts fresh at epoch 0.
+    pub fn new(settings: Settings, plan: Plan, start: Epoch, now_ms: u64) -> Coordinator {
+        Coordinator {
+            ended: plan.parts_of(Kind::Source).map(|part| (part, false)).collect(),
+            committed: plan.parts_of(Kind::Sink).map(|part| (part, start)).collect(),
+            settings,
+            plan,
+            now_ms,
+            records_read: 0,
+            last_epoch: start,
+            last_trigger_ms: now_ms,
+            last_trigger_records: 0,
+            published: None,
+            failures: 0,
+            running: None,
+            queue: Queue::default(),
+            stopping: false,
+            life: Life::Running,
+        }
+    }
+
+    /// Takes an event and adds what is to be done, in order, to `actions`.
+    pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Tick { now_ms, records_read } => self.on_tick(now_ms, records_read, actions),
+            Event::Request { id, savepoint } => self.on_request(Waiting { id, savepoint }, actions),
+            Event::Ended { part } => self.on_ended(part),
+            Event::Stop => self.stopping = true,
+            Event::Ack { part, epoch } => self.on_ack(part, epoch, actions),
+            Event::PartFailed { part, epoch, reason } => {
+                if self.running.as_ref().is_some_and(|r| r.epoch == epoch && !r.publishing) {
+                    self.abandon(format!("{}: {reason}", self.plan.name(part)), actions);
+                }
+            }
+            Event::Published { epoch } => self.on_published(epoch, actions),
+            Event::PublishFailed { epoch, reason } => {
+                if self.running.as_ref().is_some_and(|r| r.epoch == epoch && r.publishing) {
+                    self.abandon(format!("the manifest could not be published: {reason}"), actions);
+                }
+            }
+            Event::Committed { part, epoch } => self.on_committed(part, epoch),
+        }
+        self.trigger_if_due(actions);
+        self.finish_if_committed(actions);
+    }
+
+    fn on_tick(&mut self, now_ms: u64, records_read: u64, actions: &mut Vec<Action>) {
+        self.now_ms = self.now_ms.max(now_ms);
+        self.records_read = self.records_read.max(records_read);
+        let Some(running) = self.running.as_ref().filter(|r| !r.publishing) else { return };
+        let age_ms = self.now_ms - running.started_ms;
+        if age_ms >= self.settings.timeout_ms {
+            let missing: Vec<_> = running.missing.iter().map(|p| self.plan.name(*p)).collect();
+            let missing = missing.join(", ");
+            self.abandon(format!("timed out after {age_ms} ms; still missing: {missing}"), actions);
+        }
+    }
+
+    fn on_request(&mut self, request: Waiting, actions: &mut Vec<Action>) {
+        let in_final = self.running.as_mut().filter(|r| r.cause.is_final());
+        if let Some(running) = in_final {
+            if let Some(refused) = running.join(request) {
+                actions.push(refused.refuse("the job is finishing without another checkpoint"));
+            }
+        } else if self.life == Life::Running {
+            self.queue.push(request);
+        } else {
+            let covered = self.published.as_ref().filter(|p| {
+                matches!(self.life, Life::Final(_))
+                    && (request.savepoint.is_none() || request.savepoint == p.savepoint)
+            });
+            actions.push(match covered {
+                Some(published) => Action::Answer { id: request.id, result: Ok(published.epoch) },
+                None => request.refuse("the job has taken its last checkpoint"),
+            });
+        }
+    }
+
+    fn on_ended(&mut self, part: Part) {
+        for (_, ended) in self.ended.iter_mut().filter(|(p, _)| *p == part) {
+            *ended = true;
+        }
+    }
+
+    fn on_ack(&mut self, part: Part, epoch: Epoch, actions: &mut Vec<Action>) {
+        let Some(running) = self.running.as_mut().filter(|r| r.epoch == epoch) else { return };
+        if let Ok(at) = running.missing.binary_search(&part) {
+            running.missing.remove(at);
+        }
+        self.publish_if_complete(actions);
+    }
+
+    fn publish_if_complete(&mut self, actions: &mut Vec<Action>) {
+        let Some(running) = self.running.as_mut() else { return };
+        if running.missing.is_empty() && !running.publishing {
+            running.publishing = true;
+            actions.push(Action::Publish {
+                epoch: running.epoch,
+                savepoint: running.savepoint.clone(),
+                finished: running.finished,
+                duration_ms: self.now_ms - running.started_ms,
+            });
+        }
+    }
+
+    fn on_published(&mut self, epoch: Epoch, actions: &mut Vec<Action>) {
+        let Some(running) = self.running.take_if(|r| r.epoch == epoch && r.publishing) else {
+            return;
+        };
+        self.failures = 0;
+        if running.cause.is_final() {
+            self.life = Life::Final(running.cause);
+        }
+        actions.extend([Action::Commit { epoch }, Action::Collect]);
+        let answer = |w: Waiting| Action::Answer { id: w.id, result: Ok(epoch) };
+        actions.extend(running.waiting.into_iter().map(answer));
+        self.published = Some(Published {
+            epoch,
+            at_ms: self.now_ms,
+            records: running.records,
+            savepoint: running.savepoint,
+        });
+    }
+
+    fn on_committed(&mut self, part: Part, epoch: Epoch) {
+        for (_, committed) in self.committed.iter_mut().filter(|(p, _)| *p == part) {
+            *committed = (*committed).max(epoch);
+        }
+    }
+
+    fn abandon(&mut self, why: String, actions: &mut Vec<Action>) {
+        let Some(running) = self.running.take() else { return };
+        self.failures += 1;
+        for waiting in running.waiting {
+            actions.push(waiting.refuse(&why));
+        }
+        actions.push(Action::Abandon { epoch: running.epoch, why: why.clone() });
+        if self.failures >= self.settings.failures_max.max(1) {
+            self.life = Life::Over;
+            let message = format!(
+                "{} checkpoints in a row failed, the last one, {}: {why}",
+                self.failures, running.epoch
+            );
+            actions.extend(self.queue.drain().map(|w| w.refuse(&message)));
+            actions.push(Action::Fail { message });
+        }
+    }
+
+    fn trigger_if_due(&mut self, actions: &mut Vec<Action>) {
+        if self.running.is_some() || self.life != Life::Running {
+            return;
+        }
+        let Some(cause) = self.due() else { return };
+        let (savepoint, waiting) = self.queue.take_batch();
+        self.last_epoch = self.last_epoch.next();
+        self.last_trigger_ms = self.now_ms;
+        self.last_trigger_records = self.records_read;
+        self.running = Some(Running {
+            epoch: self.last_epoch,
+            cause,
+            finished: self.input_ended(),
+            started_ms: self.now_ms,
+            records: self.records_read,
+            missing: self.plan.parts().collect(),
+            savepoint,
+            waiting,
+            publishing: false,
+        });
+        actions.push(Action::Trigger { epoch: self.last_epoch, cause });
+        self.publish_if_complete(actions);
+    }
+
+    /// Why a checkpoint should start now, if it should. Requests that one final checkpoint cannot
+    /// serve together, because their labels differ, are served before it.
+    fn due(&self) -> Option<Cause> {
+        if self.queue.needs_several() {
+            return Some(Cause::Request);
+        }
+        if self.input_ended() {
+            return Some(Cause::InputEnded);
+        }
+        if self.stopping {
+            return Some(Cause::Stopped);
+        }
+        if !self.queue.is_empty() {
+            return Some(Cause::Request);
+        }
+        if self.records_read == self.published.as_ref().map_or(0, |p| p.records) {
+            return None;
+        }
+        let read = self.records_read - self.last_trigger_records;
+        if self.settings.records.is_some_and(|n| read >= n) {
+            return Some(Cause::Records);
+        }
+        let age_ms = self.now_ms - self.last_trigger_ms;
+        self.settings.interval_ms.is_some_and(|i| age_ms >= i).then_some(Cause::Interval)
+    }
+
+    /// A job without sources has no input to end.
+    fn input_ended(&self) -> bool {
+        !self.ended.is_empty() && self.ended.iter().all(|(_, ended)| *ended)
+    }
+
+    fn finish_if_committed(&mut self, actions: &mut Vec<Action>) {
+        let Life::Final(cause) = self.life else { return };
+        let Some(last) = self.published.as_ref().map(|p| p.epoch) else { return };
+        if self.committed.iter().all(|(_, epoch)| *epoch >= last) {
+            self.life = Life::Over;
+            actions.push(Action::Finish { cause });
+        }
+    }
+}
+
+impl Running {
+    /// Takes a request in, or gives it back if its label can no longer be honoured.
+    fn join(&mut self, request: Waiting) -> Option<Waiting> {
+        if request.savepoint.is_some() && request.savepoint != self.savepoint {
+            if self.publishing || self.savepoint.is_some() {
+                return Some(request);
+            }
+            self.savepoint.clone_from(&request.savepoint);
+        }
+        self.waiting.push(request);
+        None
+    }
+}
+
+impl Cause {
+    fn is_final(self) -> bool {
+        matches!(self, Cause::InputEnded | Cause::Stopped)
+    }
+}
+
+impl Plan {
+    /// All instances, sorted.
+    pub fn parts(&self) -> impl Iterator<Item = Part> + '_ {
+        let workers = self.workers;
+        (0..self.operators.len()).flat_map(move |operator| {
+            (0..workers).map(move |w| Part { operator, worker: Worker(w) })
+        })
+    }
+
+    fn parts_of(&self, kind: Kind) -> impl Iterator<Item = Part> + '_ {
+        self.parts().filter(move |part| self.operators[part.operator].1 == kind)
+    }
+
+    /// What people call this part.
+    pub fn name(&self, part: Part) -> String {
+        match self.operators.get(part.operator) {
+            Some((id, _)) => format!("`{id}` on worker {}", part.worker),
+            None => format!("operator {} on worker {}", part.operator, part.worker),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

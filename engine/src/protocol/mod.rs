@@ -1,0 +1,7 @@
+//! The decisions of a checkpoint: what a participant and the coordinator do on each event.
+//!
+//! Pure state machines over ids and numbers. They know no dataflow, no I/O, no clock and no
+//! thread, so that every interleaving can be tested (`tests/protocol_exhaustive.rs`).
+
+pub mod coordinator;
+pub mod participant;
