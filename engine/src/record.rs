@@ -1,13 +1,39 @@
-//! What may flow and what may be a key; the encoding of keys and its stable hash.
+//! What may flow and what may be a key; the encoding of keys, its stable hash, and who owns a key.
 //!
 //! A key's hash and key group depend on its *encoded bytes* only: the same on every machine, in
 //! every release, whatever `std` does. Encoding: bincode 2, `config::standard()` (little endian,
 //! variable-length integers). See `docs/format.md`.
+//!
+//! # The hash `fold64`
+//!
+//! `fold(a, b)` is the 128-bit product of `a` and `b`, its upper half xored with its lower half.
+//! The bytes are read as little-endian 64-bit words, the last one padded with zeroes:
+//!
+//! ```text
+//! h = 0x9e3779b97f4a7c15
+//! for each word w:  h = fold(h ^ w, 0xa0761d6478bd642f)
+//! hash = fold(h ^ number of bytes, 0xe7037ed1a0b428db)
+//! ```
+//!
+//! Bits 32 to 47 choose the key group (modulo the number of groups), so that the bits a hash table
+//! uses, the lowest and the seven highest, stay independent of the group.
 
 use std::hash::Hash;
+use std::ops::Range;
 
+use isochrone_persistence::ids::{KeyGroup, Worker};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// The name of the hash and its routing, for the manifest: another name is another placement.
+pub const KEY_HASH: &str = "fold64-32..48";
+
+/// How many key groups a job has unless it says otherwise.
+pub const KEY_GROUPS: u16 = 128;
+
+const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
+const WORD: u64 = 0xa076_1d64_78bd_642f;
+const LAST: u64 = 0xe703_7ed1_a0b4_28db;
 
 /// Anything that can flow along a stream.
 pub trait Record: Clone + Send + Serialize + DeserializeOwned + 'static {}
@@ -16,3 +42,161 @@ impl<T: Clone + Send + Serialize + DeserializeOwned + 'static> Record for T {}
 /// Anything that can be a key: equal keys must encode to equal bytes.
 pub trait Key: Record + Eq + Hash {}
 impl<T: Record + Eq + Hash> Key for T {}
+
+/// The hash of a key's encoded bytes: computed once per record, carried along, used for the route,
+/// the key group and the table.
+///
+/// ```
+/// use isochrone_engine::record::{KeyHash, hash_of};
+/// assert_eq!(hash_of(&7_u64), KeyHash::of_bytes(&[7]));
+/// assert_eq!(hash_of("ab"), KeyHash::of_bytes(b"\x02ab"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(pub u64);
+
+impl KeyHash {
+    /// The hash of bytes that a key was encoded to.
+    #[inline]
+    pub fn of_bytes(bytes: &[u8]) -> KeyHash {
+        let mut hash = SEED;
+        let mut rest = bytes;
+        while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+            hash = fold(hash ^ u64::from_le_bytes(*word), WORD);
+            rest = tail;
+        }
+        if !rest.is_empty() {
+            let mut word = [0; 8];
+            word[..rest.len()].copy_from_slice(rest);
+            hash = fold(hash ^ u64::from_le_bytes(word), WORD);
+        }
+        KeyHash(fold(hash ^ bytes.len() as u64, LAST))
+    }
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// The hash of a key. For many keys in a row, [`KeyBuffer::hash`] does the same.
+#[inline]
+pub fn hash_of<K: Serialize + ?Sized>(key: &K) -> KeyHash {
+    KeyBuffer::default().hash(key)
+}
+
+const INLINE_BYTES: usize = 32;
+
+/// A place to encode one key after another. Integers and short strings, tuples and structs need no
+/// memory beyond the buffer itself; longer keys use one allocation for the life of the buffer.
+///
+/// ```
+/// use isochrone_engine::record::KeyBuffer;
+/// let mut buffer = KeyBuffer::default();
+/// assert_eq!(buffer.encode(&300_u32), [251, 44, 1]);
+/// assert_eq!(buffer.encode("a"), [1, b'a']);
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyBuffer {
+    inline: [u8; INLINE_BYTES],
+    len: usize,
+    long: Vec<u8>,
+}
+
+impl Default for KeyBuffer {
+    #[inline]
+    fn default() -> Self {
+        KeyBuffer { inline: [0; INLINE_BYTES], len: 0, long: Vec::new() }
+    }
+}
+
+impl KeyBuffer {
+    /// Encodes a key and lends its bytes until the next call.
+    ///
+    /// # Panics
+    /// If the key's `Serialize` fails: such a type cannot be a key.
+    #[inline]
+    pub fn encode<K: Serialize + ?Sized>(&mut self, key: &K) -> &[u8] {
+        self.len = 0;
+        bincode::serde::encode_into_writer(key, &mut *self, bincode::config::standard())
+            .expect("a key encodes: its Serialize neither fails nor hides lengths");
+        self.bytes()
+    }
+
+    /// Encodes a key and hashes its bytes.
+    #[inline]
+    pub fn hash<K: Serialize + ?Sized>(&mut self, key: &K) -> KeyHash {
+        KeyHash::of_bytes(self.encode(key))
+    }
+
+    /// The bytes of the key encoded last.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        if self.len <= INLINE_BYTES { &self.inline[..self.len] } else { &self.long[..self.len] }
+    }
+}
+
+impl bincode::enc::write::Writer for KeyBuffer {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        let end = self.len + bytes.len();
+        if end <= INLINE_BYTES {
+            self.inline[self.len..end].copy_from_slice(bytes);
+        } else {
+            self.write_long(bytes);
+        }
+        self.len = end;
+        Ok(())
+    }
+}
+
+impl KeyBuffer {
+    #[cold]
+    fn write_long(&mut self, bytes: &[u8]) {
+        if self.len <= INLINE_BYTES {
+            self.long.clear();
+            self.long.extend_from_slice(&self.inline[..self.len]);
+        }
+        self.long.extend_from_slice(bytes);
+    }
+}
+
+/// The key group of a hash, of so many.
+///
+/// # Panics
+/// If there are no groups.
+#[inline]
+pub fn group_of(hash: KeyHash, groups: u16) -> KeyGroup {
+    KeyGroup(((hash.0 >> 32) as u16) % groups)
+}
+
+/// The worker that owns a key group: contiguous ranges, as even as they can be.
+///
+/// # Panics
+/// If there are no workers, or the group is not one of `groups`.
+pub fn owner(group: KeyGroup, groups: u16, workers: u32) -> Worker {
+    assert!(group.0 < groups, "key group {group} of {groups}");
+    let worker = u64::from(group.0) * u64::from(workers) / u64::from(groups);
+    Worker(u32::try_from(worker).expect("below the number of workers, which is a u32"))
+}
+
+/// The key groups that a worker owns: those whose [`owner`] it is. Empty for some when there are
+/// more workers than groups.
+///
+/// ```
+/// use isochrone_engine::record::groups_of;
+/// use isochrone_persistence::ids::Worker;
+/// assert_eq!(groups_of(Worker(0), 128, 3), 0..43);
+/// assert_eq!(groups_of(Worker(2), 128, 3), 86..128);
+/// ```
+pub fn groups_of(worker: Worker, groups: u16, workers: u32) -> Range<u16> {
+    let first = |worker: u64| {
+        let group = (worker * u64::from(groups)).div_ceil(u64::from(workers));
+        u16::try_from(group).expect("at most the number of groups, which is a u16")
+    };
+    let worker = u64::from(worker.0);
+    first(worker)..first(worker + 1)
+}
+
+#[cfg(test)]
+mod tests;

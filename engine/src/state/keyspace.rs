@@ -1,0 +1,291 @@
+//! The values of one operator's keys on one worker, in memory, with snapshots in steps.
+//!
+//! One hash table per key group, so that a table that grows never stops the operator for long.
+//! An update costs one probe. A key is marked, and its hash noted, at its first change in an
+//! epoch; [`freeze`](Keyspace::freeze) turns the noted keys into a snapshot by swapping two lists,
+//! [`snapshot_step`](Keyspace::snapshot_step) encodes them some at a time, and a key that is about
+//! to change before its turn is encoded first. There is no pass over a table, ever.
+
+mod entry;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::{Entry as Probe, OccupiedEntry};
+use isochrone_persistence::ids::{KeyGroup, StateVersion};
+
+use self::entry::{Entry, Epochs};
+use crate::record::{Key, KeyBuffer, KeyHash, group_of, hash_of};
+use crate::state::codec;
+use crate::state::rows::Rows;
+use crate::state::slot::{Slot, row_key_of, split_row_key};
+use crate::{Error, Result};
+
+/// Values by key, with the changes since the last snapshot. The caller computes each key's hash,
+/// by [`hash_of`], and computes it once.
+pub struct Keyspace<K, V> {
+    /// By key group; those of other workers stay empty and take no memory.
+    tables: Vec<HashTable<Entry<K, V>>>,
+    counts: Counts,
+    epochs: Epochs,
+    /// Hashes of keys changed in this epoch.
+    dirty: Vec<KeyHash>,
+    /// Hashes of keys changed in the frozen epoch that may still have to be encoded.
+    frozen: Vec<KeyHash>,
+    snapshot: Snapshot,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    /// Entries in the tables; some may be vacant and wait for their tombstone.
+    entries: usize,
+    /// Those with a value.
+    keys: usize,
+}
+
+/// Rows of the frozen epoch, and what encoding them needs.
+#[derive(Default)]
+struct Snapshot {
+    rows: Rows,
+    key: KeyBuffer,
+    row_key: Vec<u8>,
+}
+
+impl Snapshot {
+    /// Encodes an entry as it is now, unless it neither is nor was anything.
+    fn encode<K: Key, V: Slot>(&mut self, group: KeyGroup, entry: &mut Entry<K, V>) {
+        if !entry.mark.is_vacant() || entry.mark.is_stored() {
+            row_key_of(self.key.encode(&entry.key), &mut self.row_key);
+            entry.value.save(group, &self.row_key, &mut self.rows);
+        }
+        entry.mark.set_stored(!entry.mark.is_vacant());
+    }
+}
+
+const DIRTY_MIN: usize = 4096;
+
+impl<K: Key, V: Slot> Keyspace<K, V> {
+    /// No keys, for a job with so many key groups.
+    ///
+    /// # Panics
+    /// If there are no groups.
+    pub fn new(groups: u16) -> Self {
+        assert!(groups > 0, "a job has at least one key group");
+        Keyspace {
+            tables: (0..groups).map(|_| HashTable::new()).collect(),
+            counts: Counts::default(),
+            epochs: Epochs::default(),
+            dirty: Vec::new(),
+            frozen: Vec::new(),
+            snapshot: Snapshot::default(),
+        }
+    }
+
+    /// Touches the places of keys about to be updated, so that the waits for memory overlap.
+    #[inline]
+    pub fn warm(&self, hashes: &[KeyHash]) {
+        let mut touched = 0_usize;
+        for &hash in hashes {
+            let table = &self.tables[usize::from(self.group(hash).0)];
+            touched += usize::from(table.find(hash.0, |entry| entry.mark.is_stored()).is_some());
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Lends the value of a key for a change; a key never seen starts with the default. Whatever
+    /// `f` does, the key counts as changed; a value that is vacant afterwards is forgotten, by a
+    /// tombstone in the next snapshot if it was ever stored.
+    #[inline]
+    pub fn update<R>(&mut self, hash: KeyHash, key: K, f: impl FnOnce(&K, &mut V) -> R) -> R {
+        let group = self.group(hash);
+        let table = &mut self.tables[usize::from(group.0)];
+        let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
+            Probe::Occupied(place) => place,
+            Probe::Vacant(place) => {
+                self.counts.entries += 1;
+                place.insert(Entry::new(key))
+            }
+        };
+        let entry = place.get_mut();
+        if !self.epochs.is_dirty(entry.mark) {
+            if self.epochs.is_waiting(entry.mark) {
+                self.snapshot.encode(group, entry);
+            }
+            self.epochs.set_dirty(&mut entry.mark);
+            self.dirty.push(hash);
+        }
+        let result = f(&entry.key, &mut entry.value);
+        settle(place, &mut self.counts);
+        if self.dirty.len() > DIRTY_MIN + 4 * self.counts.entries {
+            self.compact_dirty();
+        }
+        result
+    }
+
+    /// Clears the values of a hash for which `f` says so: a change like any other.
+    pub fn clear_if(&mut self, hash: KeyHash, mut f: impl FnMut(&V) -> bool) {
+        let group = self.group(hash);
+        let table = &mut self.tables[usize::from(group.0)];
+        while let Ok(mut place) = table.find_entry(hash.0, |e| !e.mark.is_vacant() && f(&e.value)) {
+            let entry = place.get_mut();
+            if !self.epochs.is_dirty(entry.mark) {
+                if self.epochs.is_waiting(entry.mark) {
+                    self.snapshot.encode(group, entry);
+                }
+                self.epochs.set_dirty(&mut entry.mark);
+                // Not `hash`: the table may find an entry of another hash by the same tag.
+                self.dirty.push(hash_of(&entry.key));
+            }
+            entry.value.clear();
+            settle(place, &mut self.counts);
+        }
+    }
+
+    /// The value of a key, unless vacant.
+    pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
+        let table = &self.tables[usize::from(self.group(hash).0)];
+        let entry = table.find(hash.0, |entry| entry.key == *key)?;
+        (!entry.mark.is_vacant()).then_some(&entry.value)
+    }
+
+    /// A key that has this hash, even while its value is being changed.
+    pub fn key_of(&self, hash: KeyHash) -> Option<&K> {
+        let table = &self.tables[usize::from(self.group(hash).0)];
+        table.find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
+    }
+
+    /// Ends the epoch: what changed in it becomes the snapshot, as it is now. Takes no time that
+    /// depends on the number of keys, provided that the snapshot before is done; otherwise that
+    /// one is finished first. Rows not taken yet become part of the new snapshot.
+    pub fn freeze(&mut self) {
+        self.snapshot_step(usize::MAX);
+        std::mem::swap(&mut self.dirty, &mut self.frozen);
+        self.epochs.next();
+    }
+
+    /// Encodes up to so many keys of the snapshot. Returns whether it is complete.
+    pub fn snapshot_step(&mut self, max_keys: usize) -> bool {
+        for _ in 0..max_keys {
+            let Some(hash) = self.frozen.pop() else { break };
+            self.encode_frozen(hash);
+        }
+        self.frozen.is_empty()
+    }
+
+    /// Encodes all waiting keys that the table finds by this hash. One of another hash may be
+    /// among them: it waits as well, and is the same now as when its own turn comes.
+    fn encode_frozen(&mut self, hash: KeyHash) {
+        let Keyspace { tables, epochs, snapshot, counts, .. } = self;
+        let group = group_of(hash, tables.len() as u16);
+        let table = &mut tables[usize::from(group.0)];
+        while let Ok(mut place) = table.find_entry(hash.0, |entry| epochs.is_waiting(entry.mark)) {
+            let entry = place.get_mut();
+            snapshot.encode(group, entry);
+            epochs.set_encoded(&mut entry.mark);
+            if entry.mark.is_vacant() {
+                counts.entries -= 1;
+                place.remove();
+            }
+        }
+    }
+
+    /// The rows of a complete snapshot, moved out.
+    ///
+    /// # Panics
+    /// If [`snapshot_step`](Keyspace::snapshot_step) has not said that it is complete.
+    pub fn take_rows(&mut self) -> Rows {
+        assert!(self.frozen.is_empty(), "rows are taken from a snapshot that is not complete");
+        std::mem::take(&mut self.snapshot.rows)
+    }
+
+    /// Takes back a row that an earlier run saved, written by state version `from`, and gives the
+    /// hash and key that it belongs to. A row that is not exactly what this code would save counts
+    /// as changed, so that the next snapshot holds it in today's form.
+    ///
+    /// Fails with `Corrupt` if the bytes are no such row or of another key group, and as
+    /// [`Slot::load`] does.
+    pub fn load(
+        &mut self,
+        from: StateVersion,
+        group: KeyGroup,
+        row_key: &[u8],
+        value: &[u8],
+    ) -> Result<(KeyHash, &K, &V)> {
+        let (key_bytes, subkey) = split_row_key(row_key)?;
+        let key = codec::decode::<K>(key_bytes)?;
+        let hash = hash_of(&key);
+        if self.group(hash) != group || KeyHash::of_bytes(key_bytes) != hash {
+            return Err(Error::corrupt(format!(
+                "a row of key group {group} has a key of group {}",
+                self.group(hash)
+            )));
+        }
+        let table = &mut self.tables[usize::from(group.0)];
+        let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
+            Probe::Occupied(place) => place,
+            Probe::Vacant(place) => {
+                self.counts.entries += 1;
+                place.insert(Entry::new(key))
+            }
+        };
+        let entry = place.get_mut();
+        entry.mark.set_stored(true);
+        entry.value.load(from, subkey, value)?;
+        let vacant = entry.value.is_vacant();
+        let was_vacant = entry.mark.is_vacant();
+        self.counts.keys = self.counts.keys + usize::from(was_vacant) - usize::from(vacant);
+        entry.mark.set_vacant(vacant);
+        if (vacant || from.0 != V::VERSION) && !self.epochs.is_dirty(entry.mark) {
+            self.epochs.set_dirty(&mut entry.mark);
+            self.dirty.push(hash);
+        }
+        let entry = place.into_mut();
+        Ok((hash, &entry.key, &entry.value))
+    }
+
+    /// How many keys have a value.
+    pub fn len(&self) -> usize {
+        self.counts.keys
+    }
+
+    /// Whether no key has a value.
+    pub fn is_empty(&self) -> bool {
+        self.counts.keys == 0
+    }
+
+    /// Memory taken, without what the values themselves own elsewhere.
+    pub fn bytes_estimate(&self) -> usize {
+        let tables: usize = self.tables.iter().map(HashTable::allocation_size).sum();
+        let lists = self.dirty.capacity() + self.frozen.capacity();
+        tables + lists * size_of::<KeyHash>() + self.snapshot.rows.bytes()
+    }
+
+    #[inline]
+    fn group(&self, hash: KeyHash) -> KeyGroup {
+        group_of(hash, self.tables.len() as u16)
+    }
+
+    /// Keys that came and went many times in one epoch were noted each time: note them once.
+    #[cold]
+    fn compact_dirty(&mut self) {
+        self.dirty.sort_unstable();
+        self.dirty.dedup();
+        let mut dirty = std::mem::take(&mut self.dirty);
+        dirty.retain(|&hash| self.key_of(hash).is_some());
+        self.dirty = dirty;
+    }
+}
+
+/// After a change: counts the key and forgets it at once if nothing of it was ever stored.
+#[inline]
+fn settle<K, V: Slot>(mut place: OccupiedEntry<'_, Entry<K, V>>, counts: &mut Counts) {
+    let entry = place.get_mut();
+    let (was, is) = (entry.mark.is_vacant(), entry.value.is_vacant());
+    counts.keys = counts.keys + usize::from(was) - usize::from(is);
+    entry.mark.set_vacant(is);
+    if is && !entry.mark.is_stored() {
+        counts.entries -= 1;
+        place.remove();
+    }
+}
+
+#[cfg(test)]
+mod tests;
