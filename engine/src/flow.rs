@@ -22,7 +22,7 @@ use crate::{Error, Result};
 /// ```
 /// use isochrone_engine::{Job, RunArgs, testing::{Collected, Script}};
 /// let output = Collected::new();
-/// let job = Job::new("double")?;
+/// let job = Job::new("double");
 /// job.run(RunArgs::default(), {
 ///     let output = output.clone();
 ///     move |flow| {

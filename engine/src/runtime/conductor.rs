@@ -10,6 +10,7 @@ use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::lineage::{Checkpoint, Lineage, Published, Retain};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
+use super::control::Control;
 use super::message::{Order, Progress, Report};
 use super::pace::{COORDINATOR, Pace};
 use super::splits::Splits;
@@ -46,11 +47,12 @@ pub(crate) struct Conductor {
     pub(crate) tally: Tally,
     pub(crate) inbox: Receiver<Call>,
     pub(crate) orders: Orders,
+    /// What this process' own workers say of themselves.
+    pub(crate) local: Arc<Control>,
     pub(crate) clock: SharedClock,
     pub(crate) retain: Retain,
     pub(crate) workers: u32,
     pub(crate) requests: Vec<Sender<Result<Epoch, String>>>,
-    pub(crate) planted: super::planted::Planted,
 }
 
 impl Conductor {
@@ -84,7 +86,12 @@ impl Conductor {
                 return Err(Error::internal("all workers are gone"));
             }
         };
+        if let Some(error) = self.local.take_failure() {
+            return Err(error);
+        }
         let now_ms = self.clock.monotonic_ms();
+        let (read, written) = (self.local.records_read(), self.local.records_written());
+        self.tally.progress(0, read, written, self.local.take_pause_us());
         let tick = Event::Tick { now_ms, records_read: self.tally.read() };
         let mut end = self.tell(tick)?;
         if let Some(event) = call.map(|call| self.take(call)).transpose()?.flatten() {
@@ -113,7 +120,7 @@ impl Conductor {
     fn book(&mut self, report: Report) -> Result<Option<Event>> {
         Ok(Some(match report {
             Report::Ack { part, epoch, content } => {
-                self.tally.acknowledged(epoch, &content);
+                self.tally.acknowledged(part, epoch, &content);
                 self.ledger.ack(part, epoch, content)?;
                 Event::Ack { part, epoch }
             }

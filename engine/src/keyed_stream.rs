@@ -1,0 +1,173 @@
+//! What can be done with keyed records: everything here remembers something per key, under an id.
+//!
+//! The id names the state in every checkpoint; the type of the state has a version and a recorded
+//! shape. State moves with its key when the number of workers changes.
+
+use std::marker::PhantomData;
+use std::rc::Rc;
+use std::time::Duration;
+
+use isochrone_persistence::ids::{StateVersion, Worker};
+use isochrone_persistence::restore::StateType;
+use isochrone_persistence::{ErrorKind, Result};
+
+use crate::dataflow;
+use crate::flow::{Flow, Role};
+use crate::keyed::{
+    Count, Dedup, Filter, FlatMap, Logic, Map, MapState, Process, Processing, StateMap, Table,
+};
+use crate::protocol::Part;
+use crate::record::{Key, Record, groups_of};
+use crate::runtime::message::Handover;
+use crate::state::State;
+use crate::state::codec::CODEC;
+use crate::state::shape::Shape;
+use crate::state::slot::Slot;
+use crate::stream::Stream;
+
+/// Records with a key, made by [`Stream::key_by`].
+#[must_use = "keyed records do nothing until an operator takes them"]
+pub struct Keyed<'s, K, T: Record, F> {
+    stream: Stream<'s, T>,
+    key: Rc<F>,
+    keys: PhantomData<fn() -> K>,
+}
+
+impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
+    pub(crate) fn new(stream: Stream<'s, T>, key: F) -> Self {
+        Keyed { stream, key: Rc::new(key), keys: PhantomData }
+    }
+
+    /// Keeps one value per key, handed to the closure of `map`, `flat_map` or `filter`. A value that
+    /// equals its default is not stored.
+    pub fn state<S: State>(&self, id: &str) -> Stateful<'s, K, T, S, F> {
+        Stateful { keyed: self.again(), id: id.to_owned(), renamed_from: None, state: PhantomData }
+    }
+
+    /// Keeps a map per key whose entries are stored one by one: only those that changed are written
+    /// to a checkpoint.
+    pub fn state_map<K2, V, I>(
+        &self,
+        id: &str,
+        f: impl Fn(&mut MapState<K2, V>, T) -> I + 'static,
+    ) -> Stream<'s, I::Item>
+    where
+        K2: Key + Ord,
+        V: State,
+        I: IntoIterator<Item: Record>,
+    {
+        self.operator(id, None, StateMap::new(f))
+    }
+
+    /// Lets the first record of each key pass. It is remembered for `ttl` of event time after the
+    /// first sight, or for ever if the records have no event time.
+    pub fn dedup(&self, id: &str, ttl: Duration) -> Stream<'s, T> {
+        self.operator(id, None, Dedup::new(ttl))
+    }
+
+    /// Counts the records of each key; each record becomes its key and the count so far.
+    pub fn count(&self, id: &str) -> Stream<'s, (K, u64)> {
+        self.operator(id, None, Count)
+    }
+
+    /// Runs an operator with state, its key and timers.
+    pub fn process<P: Process<K, T>>(&self, id: &str, process: P) -> Stream<'s, P::Out> {
+        self.operator(id, None, Processing::new(process))
+    }
+
+    fn again(&self) -> Keyed<'s, K, T, F> {
+        Keyed { stream: self.stream.clone(), key: self.key.clone(), keys: PhantomData }
+    }
+
+    fn operator<L: Logic<K, T>>(
+        &self,
+        id: &str,
+        renamed_from: Option<&str>,
+        logic: L,
+    ) -> Stream<'s, L::Out> {
+        let flow = self.stream.flow();
+        let state = state_type::<K, L::Slot>();
+        let (id, part) = flow.declare(id, renamed_from, Role::State(state));
+        let mut table = Table::new(flow.site.groups, logic);
+        load(flow, &mut table, part).unwrap_or_else(|error| flow.fail(error));
+        let (edge, key) = (self.stream.edge(), self.key.clone());
+        flow.stream(dataflow::keyed(&flow.site, edge, key, table, id.as_str(), part))
+    }
+}
+
+/// Records with a key and one value per key, made by [`Keyed::state`].
+#[must_use = "state does nothing until `map`, `flat_map` or `filter` uses it"]
+pub struct Stateful<'s, K, T: Record, S, F> {
+    keyed: Keyed<'s, K, T, F>,
+    id: String,
+    renamed_from: Option<String>,
+    state: PhantomData<fn() -> S>,
+}
+
+impl<'s, K: Key, T: Record, S: State, F: Fn(&T) -> K + 'static> Stateful<'s, K, T, S, F> {
+    /// The id that this operator had in older checkpoints. Keep it until none of them is needed.
+    pub fn renamed_from(mut self, id: &str) -> Self {
+        self.renamed_from = Some(id.to_owned());
+        self
+    }
+
+    /// Each record becomes another, with its key's value at hand.
+    pub fn map<U: Record>(self, f: impl Fn(&mut S, T) -> U + 'static) -> Stream<'s, U> {
+        self.operator(Map::<S, _>::new(f))
+    }
+
+    /// Each record becomes any number of others, with its key's value at hand.
+    pub fn flat_map<I: IntoIterator<Item: Record>>(
+        self,
+        f: impl Fn(&mut S, T) -> I + 'static,
+    ) -> Stream<'s, I::Item> {
+        self.operator(FlatMap::<S, _>::new(f))
+    }
+
+    /// Keeps the records for which `f` holds, with their key's value at hand.
+    pub fn filter(self, f: impl Fn(&mut S, &T) -> bool + 'static) -> Stream<'s, T> {
+        self.operator(Filter::<S, _>::new(f))
+    }
+
+    fn operator<L: Logic<K, T>>(self, logic: L) -> Stream<'s, L::Out> {
+        self.keyed.operator(&self.id, self.renamed_from.as_deref(), logic)
+    }
+}
+
+/// What a manifest says about keys `K` with slots `V`.
+fn state_type<K: Key, V: Slot>() -> StateType {
+    StateType {
+        version: StateVersion(V::VERSION),
+        shape: format!("{} -> {}", Shape::of::<K>(), V::shape()),
+        codec: CODEC.to_owned(),
+        can_upgrade: can_upgrade::<V>,
+    }
+}
+
+/// An upgrade that does not know a version says `Incompatible`; one that does takes the bytes, or
+/// says that these are not such bytes.
+fn can_upgrade<V: Slot>(from: StateVersion) -> bool {
+    match V::default().load(from, &[], &[]) {
+        Ok(()) => true,
+        Err(error) => error.kind() != ErrorKind::Incompatible,
+    }
+}
+
+/// Reads this worker's share of the restored state.
+fn load<K: Key, T: Record, L: Logic<K, T>>(
+    flow: &Flow<'_>,
+    table: &mut Table<K, T, L>,
+    part: Part,
+) -> Result<()> {
+    let site = &flow.site;
+    let (mut rows, mut bytes) = (0, 0);
+    let groups = groups_of(Worker(site.worker), site.groups, site.peers);
+    for (version, row) in site.restored.rows(part.operator, groups) {
+        let value = row.value.expect("a restore asks for rows without tombstones");
+        table.load(version, row.group, row.key, value)?;
+        rows += 1;
+        bytes += (row.key.len() + value.len()) as u64;
+    }
+    site.control.hand_over(Handover::Loaded { part, rows, bytes });
+    Ok(())
+}

@@ -1,0 +1,20 @@
+//! A run: its threads, what they say to one another, and how it starts and ends. Knows no timely.
+//!
+//! ```text
+//! workers --Handover--> uploader --Report--> conductor --Order--> control --> workers
+//!                          |                    |
+//!                        store                store
+//! ```
+//!
+//! Workers never wait for a store: the uploader of each process does, and the conductor of the job,
+//! which decides when a checkpoint starts and when it exists.
+
+pub(crate) mod conductor;
+pub(crate) mod control;
+pub(crate) mod message;
+pub(crate) mod pace;
+pub(crate) mod restored;
+pub(crate) mod splits;
+pub(crate) mod takeover;
+pub(crate) mod tally;
+pub(crate) mod uploader;

@@ -1,0 +1,168 @@
+//! One process of a run: its workers, its uploader, and what orders do here.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use crossbeam_channel::Sender;
+use isochrone_persistence::ids::{Epoch, Generation, JobName, Worker};
+use isochrone_persistence::{Error, Result, SharedStore};
+use timely_builders::AllocatorBuilder;
+
+use super::control::Control;
+use super::message::{Handover, Order};
+use super::pace::Pace;
+use super::restored::Restored;
+use super::uploader::{Reporter, Uploader};
+use crate::connector::SinkContext;
+use crate::dataflow::builders as timely_builders;
+use crate::dataflow::{Run, run_workers};
+use crate::erased::AnyCommitter;
+use crate::flow::{Flow, Plan};
+use crate::protocol::Part;
+use crate::time::SharedClock;
+
+/// What a process must know to take its part in a run.
+pub(crate) struct Membership {
+    pub(crate) job: JobName,
+    pub(crate) generation: Generation,
+    /// The checkpoint that the run goes on from.
+    pub(crate) start: Epoch,
+    pub(crate) groups: u16,
+    /// The first worker of this process.
+    pub(crate) first_worker: u32,
+    /// The workers of this process.
+    pub(crate) workers: u32,
+    pub(crate) store: SharedStore,
+    pub(crate) clock: SharedClock,
+    pub(crate) pace: Arc<dyn Pace>,
+}
+
+impl Membership {
+    /// Committers of all sinks, by operator index.
+    pub(crate) fn committers(&self, plan: &Plan) -> Result<BTreeMap<usize, Box<dyn AnyCommitter>>> {
+        let open = |(index, id, sink): (usize, &_, &Arc2)| {
+            let context = SinkContext {
+                job: self.job.clone(),
+                operator: Clone::clone(id),
+                generation: self.generation,
+                worker: Worker(self.first_worker),
+            };
+            Ok((index, sink.committer(&context)?))
+        };
+        plan.sinks().map(open).collect()
+    }
+
+    fn local_sinks(&self, plan: &Plan) -> Vec<Part> {
+        let workers = self.first_worker..self.first_worker + self.workers;
+        let parts = |operator: usize| {
+            workers.clone().map(move |worker| Part { operator, worker: Worker(worker) })
+        };
+        plan.sinks().flat_map(|(operator, ..)| parts(operator)).collect()
+    }
+}
+
+type Arc2 = std::rc::Rc<dyn crate::erased::AnySink>;
+
+/// A process at work.
+pub(crate) struct Process {
+    pub(crate) control: Arc<Control>,
+    handover: Sender<Handover>,
+    uploader: JoinHandle<()>,
+    workers: Option<JoinHandle<Result<()>>>,
+}
+
+impl Process {
+    /// Starts the uploader. Orders may be applied from now on; workers start with
+    /// [`Process::start_workers`].
+    pub(crate) fn begin(
+        membership: &Membership,
+        plan: &Plan,
+        committers: BTreeMap<usize, Box<dyn AnyCommitter>>,
+        report: Reporter,
+    ) -> Result<Process> {
+        let (handover, inbox) = crossbeam_channel::unbounded();
+        let clock = membership.clock.clone();
+        let control = Arc::new(Control::new(membership.start, handover.clone(), clock));
+        let uploader = Uploader {
+            inbox,
+            report,
+            store: membership.store.clone(),
+            job: membership.job.clone(),
+            generation: membership.generation,
+            ids: plan.operators.iter().map(|operator| operator.id.clone()).collect(),
+            committers,
+            sinks: membership.local_sinks(plan),
+            books: Default::default(),
+        };
+        let pace = membership.pace.clone();
+        let uploader = spawn("isochrone-uploader", move || uploader.run(&*pace))?;
+        Ok(Process { control, handover, uploader, workers: None })
+    }
+
+    pub(crate) fn start_workers<F>(
+        &mut self,
+        membership: &Membership,
+        restored: Restored,
+        builders: Vec<AllocatorBuilder>,
+        others: Box<dyn Any + Send>,
+        build: Arc<F>,
+    ) -> Result<()>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        let run = Run {
+            job: membership.job.clone(),
+            generation: membership.generation,
+            start: membership.start,
+            groups: membership.groups,
+            control: self.control.clone(),
+            restored: Arc::new(restored),
+            pace: membership.pace.clone(),
+        };
+        let work = move || run_workers(builders, others, run, build);
+        self.workers = Some(spawn("isochrone-workers", work)?);
+        Ok(())
+    }
+
+    /// Does what an order means in this process.
+    pub(crate) fn orders(&self) -> impl Fn(&Order) + Send + Sync + 'static {
+        let (control, handover) = (self.control.clone(), self.handover.clone());
+        move |order| match order {
+            Order::Trigger { epoch } => control.trigger(*epoch),
+            // Without an uploader there is nobody to commit, and the run is over.
+            Order::Commit { epoch } => drop(handover.send(Handover::Commit { epoch: *epoch })),
+            Order::Assign { part, splits } => control.assign(*part, splits.clone()),
+            Order::Complete { operator } => control.complete(*operator),
+            Order::Finish => control.finish(),
+            Order::Abort(failure) => control.fail(failure.clone().into()),
+        }
+    }
+
+    /// Waits for the workers and the uploader. The run must be over.
+    pub(crate) fn end(self) -> Result<()> {
+        self.control.finish();
+        if let Some(workers) = self.workers {
+            joined("the workers", workers)??;
+        }
+        let failure = self.control.take_failure();
+        drop((self.control, self.handover));
+        joined("the uploader", self.uploader)?;
+        failure.map_or(Ok(()), Err)
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    thread.map_err(|error| {
+        Error::unavailable(format!("thread `{name}` could not be started")).with_source(error)
+    })
+}
+
+fn joined<T>(what: &str, thread: JoinHandle<T>) -> Result<T> {
+    thread.join().map_err(|panic| crate::dataflow::panicked(what, panic.as_ref()))
+}

@@ -1,0 +1,124 @@
+//! Counting what a run does, for its progress line and its summary. Decides nothing.
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+
+use isochrone_persistence::ids::Epoch;
+
+use crate::protocol::{Content, Part, Status};
+use crate::summary::{CheckpointStats, Loaded};
+
+/// How often the progress line is drawn, in milliseconds.
+const SHOW_EVERY_MS: u64 = 250;
+
+/// Counters of a run.
+pub(crate) struct Tally {
+    line: bool,
+    shown_ms: u64,
+    shown_read: u64,
+    processes: BTreeMap<usize, (u64, u64)>,
+    bytes: BTreeMap<Epoch, u64>,
+    skipped: BTreeMap<Part, u64>,
+    pub(crate) checkpoints: CheckpointStats,
+    pub(crate) loaded: Vec<Loaded>,
+    published_ms: u64,
+}
+
+impl Tally {
+    /// With `line`, progress is drawn if standard error is a terminal.
+    pub(crate) fn new(line: bool, now_ms: u64) -> Self {
+        Tally {
+            line: line && std::io::stderr().is_terminal(),
+            shown_ms: now_ms,
+            shown_read: 0,
+            processes: BTreeMap::new(),
+            bytes: BTreeMap::new(),
+            skipped: BTreeMap::new(),
+            checkpoints: CheckpointStats::default(),
+            loaded: Vec::new(),
+            published_ms: now_ms,
+        }
+    }
+
+    pub(crate) fn progress(&mut self, process: usize, read: u64, written: u64, pause_us: u64) {
+        self.processes.insert(process, (read, written));
+        let longest = &mut self.checkpoints.pause_us_max;
+        *longest = (*longest).max(pause_us);
+    }
+
+    pub(crate) fn loaded(&mut self, part: Part, rows: u64, bytes: u64) {
+        self.loaded.push(Loaded { operator: part.operator, worker: part.worker.0, rows, bytes });
+    }
+
+    pub(crate) fn acknowledged(&mut self, part: Part, epoch: Epoch, content: &Content) {
+        match content {
+            Content::State { segment: Some(segment) } => {
+                *self.bytes.entry(epoch).or_default() += segment.bytes;
+            }
+            Content::Source { skipped, .. } => {
+                self.skipped.insert(part, *skipped);
+            }
+            _ => {}
+        }
+    }
+
+    pub(crate) fn bytes_of(&self, epoch: Epoch) -> u64 {
+        self.bytes.range(..=epoch).map(|(_, bytes)| bytes).sum()
+    }
+
+    pub(crate) fn published(&mut self, epoch: Epoch, duration_ms: u64, bytes: u64, now_ms: u64) {
+        self.bytes = self.bytes.split_off(&epoch.next());
+        let stats = &mut self.checkpoints;
+        stats.published += 1;
+        stats.last_epoch = epoch.0;
+        stats.duration_ms_max = stats.duration_ms_max.max(duration_ms);
+        stats.duration_ms_total += duration_ms;
+        stats.bytes_total += bytes;
+        stats.bytes_max = stats.bytes_max.max(bytes);
+        self.published_ms = now_ms;
+    }
+
+    pub(crate) fn abandoned(&mut self, epoch: Epoch, why: &str) {
+        tracing::warn!(epoch = epoch.0, why, "a checkpoint was dropped; the next one covers it");
+        self.checkpoints.failed += 1;
+        self.checkpoints.last_failure = Some(format!("checkpoint {epoch}: {why}"));
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        self.processes.values().map(|(read, _)| read).sum()
+    }
+
+    pub(crate) fn written(&self) -> u64 {
+        self.processes.values().map(|(_, written)| written).sum()
+    }
+
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped.values().sum()
+    }
+
+    /// Draws the progress line when it is due.
+    pub(crate) fn show(&mut self, now_ms: u64, status: &Status) {
+        if !self.line || now_ms < self.shown_ms + SHOW_EVERY_MS {
+            return;
+        }
+        let rate = (self.read() - self.shown_read) * 1000 / (now_ms - self.shown_ms).max(1);
+        let age = (now_ms - self.published_ms) as f64 / 1000.0;
+        let busy = if status.running.is_some() { ", taking one" } else { "" };
+        // Progress is a courtesy: a closed terminal is no reason to stop.
+        let _ = write!(
+            std::io::stderr(),
+            "\r{rate} records/s, {} read, {} written, checkpoint {age:.1} s old{busy}\x1b[K",
+            self.read(),
+            self.written(),
+        );
+        self.shown_ms = now_ms;
+        self.shown_read = self.read();
+    }
+
+    /// Takes the progress line away.
+    pub(crate) fn clear_line(&self) {
+        if self.line {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}

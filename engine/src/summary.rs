@@ -1,0 +1,158 @@
+//! What a run did, for people and tests.
+
+use std::fmt;
+
+use crate::protocol::Cause;
+
+/// The end of a run.
+///
+/// ```
+/// use isochrone_engine::{Job, Outcome, RunArgs, testing::{Collected, Script}};
+/// let summary = Job::new("nothing").run(RunArgs::default(), |flow| {
+///     flow.source("in", Script::items([1u64, 2])).sink("out", Collected::new());
+///     Ok(())
+/// })?;
+/// assert_eq!(summary.outcome, Outcome::InputEnded);
+/// assert_eq!((summary.read, summary.written), (2, 2));
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Why it ended.
+    pub outcome: Outcome,
+    /// The run's generation.
+    pub generation: u64,
+    /// Records that this run read, those it read again after a restore included.
+    pub read: u64,
+    /// Records that this run handed to sinks.
+    pub written: u64,
+    /// Pieces of malformed input that this run skipped.
+    pub skipped: u64,
+    /// Its checkpoints.
+    pub checkpoints: CheckpointStats,
+    /// What it restored.
+    pub restore: RestoreReport,
+    /// How long it took, in milliseconds.
+    pub elapsed_ms: u64,
+}
+
+/// Why a run ended well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// All input has been read and all output is visible.
+    InputEnded,
+    /// It was asked to stop: what was read is checkpointed and its output visible.
+    Stopped,
+    /// There was nothing to do: an earlier run had finished, and no input has come since.
+    NothingToDo,
+}
+
+impl From<Cause> for Outcome {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Stopped => Outcome::Stopped,
+            _ => Outcome::InputEnded,
+        }
+    }
+}
+
+/// The checkpoints of a run.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct CheckpointStats {
+    /// How many were completed.
+    pub published: u64,
+    /// How many were dropped.
+    pub failed: u64,
+    /// Why the last of those was.
+    pub last_failure: Option<String>,
+    /// The newest one.
+    pub last_epoch: u64,
+    /// Longest time from trigger to last acknowledgement, in milliseconds.
+    pub duration_ms_max: u64,
+    /// Sum of those times, in milliseconds.
+    pub duration_ms_total: u64,
+    /// Longest stop of an operator for a snapshot, in microseconds.
+    pub pause_us_max: u64,
+    /// Bytes of the largest one.
+    pub bytes_max: u64,
+    /// Bytes of all.
+    pub bytes_total: u64,
+}
+
+/// What a run found and took over at its start.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct RestoreReport {
+    /// The checkpoint, if there was one.
+    pub epoch: Option<u64>,
+    /// One line for each operator: what became of it.
+    pub operators: Vec<String>,
+    /// Rows and bytes by operator and worker.
+    pub loaded: Vec<Loaded>,
+    /// Positions of sources, as they stand in the checkpoint.
+    pub positions: Vec<String>,
+    /// Newer checkpoints that were passed over because they are damaged.
+    pub passed_over: Vec<String>,
+}
+
+/// State that one worker took over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    /// Index of the operator in the order of declaration.
+    pub operator: usize,
+    /// The worker.
+    pub worker: u32,
+    /// Rows: one per key, or per entry of a map.
+    pub rows: u64,
+    /// Bytes of keys and values.
+    pub bytes: u64,
+}
+
+impl fmt::Display for RestoreReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(epoch) = self.epoch else { return write!(f, "fresh start") };
+        write!(f, "restored checkpoint {epoch}")?;
+        for line in &self.passed_over {
+            write!(f, "\n  PASSED OVER {line}")?;
+        }
+        for line in &self.operators {
+            write!(f, "\n  {line}")?;
+        }
+        for Loaded { operator, worker, rows, bytes } in &self.loaded {
+            write!(f, "\n  operator {operator} on worker {worker}: {rows} rows, {bytes} bytes")?;
+        }
+        for line in &self.positions {
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.elapsed_ms as f64 / 1000.0;
+        match self.outcome {
+            Outcome::NothingToDo => {
+                return write!(f, "all input is done: nothing was read, nothing was changed");
+            }
+            Outcome::InputEnded => write!(f, "all input read")?,
+            Outcome::Stopped => write!(f, "stopped")?,
+        }
+        let CheckpointStats { published, failed, bytes_total, .. } = self.checkpoints;
+        write!(
+            f,
+            ": {} records read, {} written in {seconds:.2} s; {published} checkpoints, \
+             {bytes_total} bytes of state written",
+            self.read, self.written
+        )?;
+        if self.skipped > 0 {
+            write!(f, "; {} malformed pieces skipped", self.skipped)?;
+        }
+        if failed > 0 {
+            write!(f, "; {failed} checkpoints dropped")?;
+        }
+        Ok(())
+    }
+}
