@@ -3,6 +3,7 @@
 
 mod doubles;
 mod probe;
+mod twin;
 
 use std::panic::catch_unwind;
 use std::sync::{Arc, Barrier};

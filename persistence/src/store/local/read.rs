@@ -102,7 +102,12 @@ pub(super) fn walk(
         for entry in entries {
             let entry = entry.map_err(|error| failed("list", &folder, error))?;
             let path = entry.path();
-            let kind = entry.file_type().map_err(|error| failed("list", &path, error))?;
+            let kind = match entry.file_type() {
+                Ok(kind) => kind,
+                // Some file systems have to look, and a temporary file may be gone by then.
+                Err(error) if no_object(&error) => continue,
+                Err(error) => return Err(failed("list", &path, error)),
+            };
             let legal = entry.file_name().to_str().is_some_and(|part| name::check(part).is_ok());
             let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
             match (legal, kind.is_file(), kind.is_dir()) {
