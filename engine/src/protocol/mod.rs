@@ -4,4 +4,5 @@
 //! thread, so that every interleaving can be tested (`tests/protocol_exhaustive.rs`).
 
 pub mod coordinator;
+pub mod ledger;
 pub mod participant;

@@ -1,5 +1,6 @@
 use super::Action::*;
 use super::*;
+use isochrone_persistence::ids::{OperatorId, Worker};
 
 const SOURCE: usize = 0;
 const STATE: usize = 1;
