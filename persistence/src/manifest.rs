@@ -65,6 +65,9 @@ pub struct Manifest {
 pub enum Step {
     /// A new generation took the job over.
     Claim,
+    /// A new generation that starts from an older checkpoint shut all others out, before its
+    /// claim. Holds nothing to restore.
+    Fence,
     /// A checkpoint was completed.
     Checkpoint,
 }

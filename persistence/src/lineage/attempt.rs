@@ -71,7 +71,7 @@ impl From<Created> for Fact {
 pub(super) struct Attempt {
     sequence: Sequence,
     /// The lowest sequence that must not have been collected: its own, or that of an older
-    /// manifest whose content it copies.
+    /// manifest that its run wants to start from.
     needs: Sequence,
     next: Next,
     doubts: u8,

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attempt::{Attempt, Outcome};
-use super::{Lineage, Newest, carry_out, read_newest};
+use super::{Found, Lineage, Newest, carry_out, read_newest};
 use crate::ids::{Epoch, Generation, JobName, Sequence};
 use crate::manifest::{FORMAT, Manifest, Step, digest_of, encode};
-use crate::{Error, Result, SharedStore, paths};
+use crate::{Error, Result, SharedStore, Store, paths};
 
 /// How often a claim may be lost to other runs that start at the same time.
 const RACES_MAX: usize = 16;
@@ -44,14 +44,10 @@ impl Lineage {
         for _ in 0..RACES_MAX {
             let newest = read_newest(&*store, job)?;
             let base = decide(&newest)?;
+            let Some(newest) = fence_first(&*store, newest, job, &base, now_ms)? else { continue };
             let claim = claim_manifest(job, &newest, &base, now_ms)?;
-            let bytes = encode(&claim);
-            let mut attempt = Attempt::new(claim.sequence, needs(&claim, &base));
-            let (outcome, last) = carry_out(&*store, job, &bytes, &mut attempt)?;
-            match outcome {
-                Outcome::Durable => return Ok(begin(store, claim, &bytes, base)),
-                Outcome::Taken | Outcome::Collected(_) => {}
-                Outcome::Unknown => return Err(unknown(&*store, job, last)),
+            if let Some(bytes) = add(&*store, &claim, claim.sequence)? {
+                return Ok(begin(store, claim, &bytes, base));
             }
         }
         Err(Error::unavailable(format!(
@@ -60,11 +56,46 @@ impl Lineage {
     }
 }
 
-/// An older base that is being collected must not be started from. Savepoints are not collected.
-fn needs(claim: &Manifest, base: &Base) -> Sequence {
-    match base {
-        Base::From(manifest) if manifest.savepoint.is_none() => manifest.sequence,
-        _ => claim.sequence,
+/// Nothing to do if the run starts from the newest manifest. Otherwise a collector that has not
+/// heard of this run may be deleting what it wants to start from. IMPORTANT: so all others are
+/// shut out first, by a manifest that nobody restores; then the boundary tells what may still be
+/// deleted; and only then the claim is written. Gives the new end of the history, or `None` if
+/// the decision no longer holds.
+fn fence_first(
+    store: &dyn Store,
+    newest: Newest,
+    job: &JobName,
+    base: &Base,
+    now_ms: u64,
+) -> Result<Option<Newest>> {
+    let Base::From(manifest) = base else { return Ok(Some(newest)) };
+    if newest.top.as_ref().is_some_and(|top| top.sequence == manifest.sequence) {
+        return Ok(Some(newest));
+    }
+    let claim = claim_manifest(job, &newest, base, now_ms)?;
+    let fence =
+        Manifest { step: Step::Fence, operators: Vec::new(), in_flight: Vec::new(), ..claim };
+    // Savepoints are not collected.
+    let needs = if manifest.savepoint.is_some() { fence.sequence } else { manifest.sequence };
+    let Some(bytes) = add(store, &fence, needs)? else { return Ok(None) };
+    let top = Found {
+        sequence: fence.sequence,
+        name: paths::manifest(job, fence.sequence),
+        digest: Some(digest_of(&bytes)),
+        manifest: Ok(fence),
+    };
+    Ok(Some(Newest { top: Some(top) }))
+}
+
+/// Adds a manifest to the history. Gives its bytes, or `None` if another run was faster.
+fn add(store: &dyn Store, manifest: &Manifest, needs: Sequence) -> Result<Option<Vec<u8>>> {
+    let bytes = encode(manifest);
+    let mut attempt = Attempt::new(manifest.sequence, needs);
+    let (outcome, last) = carry_out(store, &manifest.job, &bytes, &mut attempt)?;
+    match outcome {
+        Outcome::Durable => Ok(Some(bytes)),
+        Outcome::Taken | Outcome::Collected(_) => Ok(None),
+        Outcome::Unknown => Err(unknown(store, &manifest.job, last)),
     }
 }
 
@@ -175,7 +206,7 @@ fn begin(
     (lineage, restored)
 }
 
-fn unknown(store: &dyn crate::Store, job: &JobName, last: Option<Error>) -> Error {
+fn unknown(store: &dyn Store, job: &JobName, last: Option<Error>) -> Error {
     let error = Error::unavailable(format!(
         "job `{job}` could not be claimed: {} does not answer",
         store.describe()

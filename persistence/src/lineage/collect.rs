@@ -41,8 +41,10 @@ impl Lineage {
         }
         // IMPORTANT: and is followed by a second look. A run that claims at the same time either
         // finds the boundary, or is found here.
-        self.check_newest()?;
+        // The boundary is read in between, for after the second look it may be a newer run's, which
+        // gives up more than this one knows to keep.
         let boundary = history::boundary(&*self.store, &self.job)?;
+        self.check_newest()?;
         let gone = |m: &Retained| Some(m.sequence) <= boundary && !m.savepoint;
         let (given_up, kept): (Vec<_>, Vec<_>) = manifests.iter().partition(|m| gone(m));
         let mut collected = Collected { boundary, ..Collected::default() };

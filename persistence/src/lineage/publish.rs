@@ -191,7 +191,7 @@ impl Lineage {
 }
 
 /// Positions and effects are a connector's own JSON; a checkpoint that could be written but not
-/// read, for it nests too deeply, must not come to exist.
+/// read, or reads otherwise, must not come to exist.
 fn check_readable(job: &JobName, manifest: &Manifest, bytes: &[u8]) -> Result<()> {
     let read = decode(&paths::manifest(job, manifest.sequence), bytes);
     if read.is_ok_and(|read| read == *manifest) {
@@ -199,7 +199,7 @@ fn check_readable(job: &JobName, manifest: &Manifest, bytes: &[u8]) -> Result<()
     }
     Err(Error::invalid(format!(
         "checkpoint {} of job `{job}` cannot be read back as written; a source position or pending \
-         effect nests too deeply: keep them small and flat",
+         effect nests too deeply or holds fractions: keep them small and flat",
         manifest.epoch
     )))
 }

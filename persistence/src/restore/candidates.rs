@@ -3,7 +3,7 @@
 
 use crate::ids::{JobName, OperatorId};
 use crate::lineage::{Found, read_all};
-use crate::manifest::{Manifest, Part, Segment, damaged, digest_of};
+use crate::manifest::{Manifest, Part, Segment, Step, damaged, digest_of};
 use crate::paths::{self, Object};
 use crate::segment::SegmentBytes;
 use crate::{Error, Result, Store};
@@ -40,7 +40,17 @@ pub fn candidates<'a>(
         };
         Ok(Candidate { name, manifest })
     };
-    newest.into_iter().map(Ok).chain(older).map(move |found| found.and_then(checked))
+    let restorable = |found: &Result<Found>| !found.as_ref().is_ok_and(is_fence);
+    newest
+        .into_iter()
+        .map(Ok)
+        .chain(older)
+        .filter(restorable)
+        .map(move |found| found.and_then(checked))
+}
+
+fn is_fence(found: &Found) -> bool {
+    found.manifest.as_ref().is_ok_and(|manifest| manifest.step == Step::Fence)
 }
 
 fn older_than(
