@@ -6,7 +6,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use isochrone_persistence::ids::{Epoch, JobName};
 use isochrone_persistence::lineage::Retain;
-use isochrone_persistence::store::{LocalStore, MemoryStore};
+use isochrone_persistence::store::local::LocalStore;
+use isochrone_persistence::store::memory::MemoryStore;
 use isochrone_persistence::{Error, Result, SharedStore, Store};
 
 use crate::args::RunArgs;

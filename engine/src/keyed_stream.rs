@@ -72,7 +72,7 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
 
     /// Runs an operator with state, its key and timers.
     pub fn process<P: Process<K, T>>(&self, id: &str, process: P) -> Stream<'s, P::Out> {
-        self.operator(id, None, Processing::new(process))
+        self.operator(id, None, Processing(process))
     }
 
     fn again(&self) -> Keyed<'s, K, T, F> {
@@ -138,7 +138,7 @@ impl<'s, K: Key, T: Record, S: State, F: Fn(&T) -> K + 'static> Stateful<'s, K, 
 fn state_type<K: Key, V: Slot>() -> StateType {
     StateType {
         version: StateVersion(V::VERSION),
-        shape: format!("{} -> {}", Shape::of::<K>(), V::shape()),
+        shape: format!("{}/{}", Shape::of::<K>().digest, V::shape().digest),
         codec: CODEC.to_owned(),
         can_upgrade: can_upgrade::<V>,
     }

@@ -51,7 +51,10 @@ impl<T: Record + Eq + Hash> Key for T {}
 /// assert_eq!(hash_of(&7_u64), KeyHash::of_bytes(&[7]));
 /// assert_eq!(hash_of("ab"), KeyHash::of_bytes(b"\x02ab"));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, serde::Deserialize,
+)]
+#[serde(transparent)]
 pub struct KeyHash(pub u64);
 
 impl KeyHash {

@@ -15,7 +15,7 @@ use super::gate::{Gate, Held, Turn};
 use super::packet::{Body, ByAddress, Packet, Packets, Records, send};
 use super::pressure::Position;
 use super::route::{Ack, Routed};
-use super::worker::{Site, guarded};
+use super::worker::Site;
 use crate::keyed::{Logic, Outputs, Table};
 use crate::protocol::Part;
 use crate::record::{Key, Record};
@@ -73,7 +73,7 @@ where
     stream
 }
 
-struct Keyed<K, T, L: Logic<K, T>> {
+struct Keyed<K: Key, T: Record, L: Logic<K, T>> {
     site: Site,
     id: String,
     part: Part,
@@ -126,9 +126,9 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
         let Packet { from, body, .. } = held.packet;
         let mut out = Outputs::default();
         match body {
-            Body::Records(Records { items, times, hashes }) => {
+            Body::Records(Records { mut items, times, hashes }) => {
                 self.applied[from as usize] += items.len() as u64;
-                self.guard(|table| table.apply(items, &hashes, &times, &mut out));
+                self.guard(|table| table.apply(&mut items, &hashes, &times, &mut out));
                 self.emit(out, &held.hold, output);
             }
             Body::Mark(mark) => {

@@ -10,6 +10,7 @@
 //! - an operator's initial capabilities are dropped at once, sources excepted, so that nothing but
 //!   a message or a source holds a cut back.
 
+pub(crate) mod builders;
 mod gate;
 mod keyed;
 mod merge;
@@ -23,12 +24,11 @@ mod worker;
 
 pub(crate) use keyed::keyed;
 pub(crate) use merge::merge;
-pub(crate) use packet::{Body, Packet, Records};
-pub(crate) use route::Routed;
+pub(crate) use packet::{Packet, Records};
 pub(crate) use sink::sink;
 pub(crate) use source::source;
 pub(crate) use stateless::{each, fallible};
-pub(crate) use worker::{Site, plan, run_workers};
+pub(crate) use worker::{Run, Site, panicked, plan, run_workers};
 
 /// timely's stream of packets; the timestamp is an epoch.
 pub(crate) type Edge<'s, T> = timely::dataflow::Stream<'s, u64, Packet<T>>;

@@ -12,7 +12,7 @@ use timely::communication::Push;
 use timely::container::NoopBuilder;
 use timely::dataflow::channels::pushers::exchange::Distributor;
 use timely::dataflow::channels::{ContainerBytes, Message};
-use timely::dataflow::operators::capability::CapabilityTrait;
+use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::OutputBuilderSession;
 use timely::progress::Stamp;
 
@@ -96,13 +96,17 @@ impl<T: Serialize + DeserializeOwned> ContainerBytes for Packet<T> {
         let padding = length.next_multiple_of(8) - length;
         let sent = writer
             .write_all(&(length as u64).to_le_bytes())
-            .map_err(Into::into)
+            .map_err(failed)
             .and_then(|()| {
-                bincode::serde::encode_into_std_write(self, writer, bincode::config::standard())
+                bincode::serde::encode_into_std_write(self, &mut *writer, bincode::config::standard())
             })
-            .and_then(|_| Ok(writer.write_all(&[0; 8][..padding])?));
+            .and_then(|_| writer.write_all(&[0; 8][..padding]).map_err(failed));
         sent.expect("timely hands in a buffer of the length it asked for");
     }
+}
+
+fn failed(inner: std::io::Error) -> bincode::error::EncodeError {
+    bincode::error::EncodeError::Io { inner, index: 0 }
 }
 
 fn encoded_len<T: Serialize>(packet: &Packet<T>) -> usize {
@@ -142,9 +146,9 @@ impl<T: 'static> Distributor<Packet<T>> for ByAddress {
 }
 
 /// Sends one packet under a capability; empty ones are not sent, since timely counts records.
-pub(crate) fn send<T: Clone + 'static, C: CapabilityTrait<u64>>(
+pub(crate) fn send<T: Clone + 'static>(
     output: &mut OutputBuilderSession<'_, u64, Packets<T>>,
-    capability: &C,
+    capability: &Capability<u64>,
     mut packet: Packet<T>,
 ) {
     if packet.record_count() > 0 {

@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use isochrone_persistence::ids::KeyGroup;
 use timely::dataflow::Stream;
 use timely::dataflow::channels::pact::{Exchange, Pipeline};
 use timely::dataflow::operators::generic::OutputBuilder;
@@ -16,7 +17,7 @@ use timely::progress::operate::FrontierInterest;
 use super::Edge;
 use super::packet::{Body, Packet, Packets, Records, send};
 use super::worker::{Site, guarded};
-use crate::record::{Key, KeyBuffer, Record, hash_of, owner_of};
+use crate::record::{Key, KeyBuffer, Record, group_of, owner};
 
 /// Records that may be on their way from one worker to the instances of one keyed operator.
 const OUTSTANDING_RECORDS_MAX: u64 = 64 * 1024;
@@ -57,6 +58,7 @@ impl<'s, K: Key, T: Record> Routed<'s, K, T> {
                     });
                     let mut output = output.activate();
                     input.for_each(|capability, packet| {
+ let capability = capability.retain_least(0).expect("packets carry a time");
                         let body = std::mem::take(packet).body;
                         let routed = guarded(&control, "key_by", || router.route(body));
                         outstanding += routed.unwrap_or(0);
@@ -81,6 +83,8 @@ struct Router<K, T, F> {
     me: u32,
     workers: u32,
     groups: u16,
+    /// The worker that owns each key group.
+    owners: Vec<usize>,
     key: Rc<F>,
     buffer: KeyBuffer,
     ready: Vec<Packet<(K, T)>>,
@@ -92,6 +96,9 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
             me: site.worker,
             workers: site.peers,
             groups: site.groups,
+            owners: (0..site.groups)
+                .map(|group| owner(KeyGroup(group), site.groups, site.peers).0 as usize)
+                .collect(),
             key,
             buffer: KeyBuffer::default(),
             ready: Vec::new(),
@@ -124,7 +131,7 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         out.hashes.reserve_exact(records.items.len());
         for item in records.items {
             let key = (self.key)(&item);
-            out.hashes.push(hash_of(&key, &mut self.buffer));
+            out.hashes.push(self.buffer.hash(&key));
             out.items.push((key, item));
         }
         out.times = records.times;
@@ -142,8 +149,8 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         let timed = !records.times.is_empty();
         for (index, item) in records.items.into_iter().enumerate() {
             let key = (self.key)(&item);
-            let hash = hash_of(&key, &mut self.buffer);
-            let part = &mut parts[owner_of(hash, self.groups, self.workers) as usize];
+            let hash = self.buffer.hash(&key);
+            let part = &mut parts[self.owners[group_of(hash, self.groups).0 as usize]];
             part.hashes.push(hash);
             part.items.push((key, item));
             if timed {

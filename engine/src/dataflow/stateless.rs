@@ -45,6 +45,7 @@ where
         move |_| {
             let mut output = output.activate();
             input.for_each(|capability, packet| {
+ let capability = capability.retain_least(0).expect("packets carry a time");
                 if control.has_failed() {
                     return;
                 }

@@ -16,8 +16,9 @@ use timely::worker::Worker;
 use super::pressure::Pressure;
 use crate::flow::{Flow, Plan};
 use crate::runtime::control::Control;
-use crate::runtime::pace::Pace;
+use crate::runtime::pace::{Free, Pace};
 use crate::runtime::restored::Restored;
+use crate::time::SharedClock;
 use crate::{Error, Result};
 
 /// How long a worker without anything to do sleeps before it looks again whether the run is over.
@@ -51,16 +52,31 @@ pub(crate) struct Run {
 }
 
 /// Builds the job's dataflow on a worker that never runs, to learn what it declares.
-pub(crate) fn plan(build: &dyn Fn(&Flow<'_>) -> Result<()>) -> Result<Plan> {
+pub(crate) fn plan(
+    job: &JobName,
+    groups: u16,
+    clock: &SharedClock,
+    build: &dyn Fn(&Flow<'_>) -> Result<()>,
+) -> Result<Plan> {
     let allocator = Allocator::Thread(Default::default());
     let mut worker = Worker::new(WorkerConfig::default(), allocator, None);
     let index = worker.next_dataflow_index();
     let plan = worker.dataflow_named::<u64, _, _>("plan", |scope| {
-        let flow = Flow::planning(scope);
-        build(&flow).map(|()| flow.into_plan())
+        let (handover, _) = crossbeam_channel::unbounded();
+        let run = Run {
+            job: job.clone(),
+            generation: Generation(0),
+            start: Epoch(0),
+            groups,
+            control: Arc::new(Control::new(Epoch(0), handover, clock.clone())),
+            restored: Arc::default(),
+            pace: Arc::new(Free),
+        };
+        let flow = Flow::new(scope, run.site(0, 1), true);
+        build(&flow).and_then(|()| flow.into_plan())
     });
     worker.drop_dataflow(index);
-    plan?
+    plan
 }
 
 /// Runs the job on the workers of this process until the run is over. A failure is in the control.
@@ -109,10 +125,11 @@ fn work<F>(worker: &mut Worker, run: Run, build: &F)
 where
     F: Fn(&Flow<'_>) -> Result<()>,
 {
-    let site = site(worker, &run);
+    let narrow = |number| u32::try_from(number).expect("fewer than 2^32 workers");
+    let site = run.site(narrow(worker.index()), narrow(worker.peers()));
     let built = worker.dataflow_named::<u64, _, _>(run.job.as_str(), |scope| {
-        let flow = Flow::running(scope, site.clone());
-        build(&flow)
+        let flow = Flow::new(scope, site.clone(), false);
+        build(&flow).and_then(|()| flow.into_plan()).map(drop)
     });
     run.control.check(built);
     let index = worker.index();
@@ -129,18 +146,19 @@ where
     }
 }
 
-fn site(worker: &Worker, run: &Run) -> Site {
-    let narrow = |number: usize| u32::try_from(number).expect("fewer than 2^32 workers");
-    Site {
-        job: run.job.clone(),
-        generation: run.generation,
-        start: run.start,
-        worker: narrow(worker.index()),
-        peers: narrow(worker.peers()),
-        groups: run.groups,
-        control: run.control.clone(),
-        restored: run.restored.clone(),
-        pressure: Pressure::default(),
+impl Run {
+    fn site(&self, worker: u32, peers: u32) -> Site {
+        Site {
+            job: self.job.clone(),
+            generation: self.generation,
+            start: self.start,
+            worker,
+            peers,
+            groups: self.groups,
+            control: self.control.clone(),
+            restored: self.restored.clone(),
+            pressure: Pressure::default(),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod segments;
 use segments::Segments;
 
 /// What a part left for one epoch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub enum Content {
     /// Of a source instance.
     Source {

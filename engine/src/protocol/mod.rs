@@ -6,3 +6,9 @@
 pub mod coordinator;
 pub mod ledger;
 pub mod participant;
+
+pub(crate) use coordinator::{
+    Action, Cause, Coordinator, Event, Kind, Part, Plan, Settings, Status,
+};
+pub(crate) use ledger::{Content, Ledger};
+pub(crate) use participant::{Arrival, Mode, Participant, Step};

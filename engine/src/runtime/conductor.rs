@@ -8,6 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::lineage::{Checkpoint, Lineage, Published, Retain};
+use isochrone_persistence::manifest::{Operator, Part};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::control::Control;
@@ -52,6 +53,8 @@ pub(crate) struct Conductor {
     pub(crate) clock: SharedClock,
     pub(crate) retain: Retain,
     pub(crate) workers: u32,
+    /// The last manifest names output that may not be visible yet.
+    pub(crate) owes: bool,
     pub(crate) requests: Vec<Sender<Result<Epoch, String>>>,
 }
 
@@ -204,6 +207,7 @@ impl Conductor {
             operators: self.ledger.manifest_operators(epoch),
             in_flight: Vec::new(),
         };
+        self.owes = owes_output(&checkpoint.operators);
         let published = self.publish_surely(checkpoint)?;
         self.ledger.published(epoch);
         self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());
@@ -229,10 +233,10 @@ impl Conductor {
     /// After the last output has become visible: a checkpoint that owes nothing any more, so that a
     /// later run need not look for output that somebody may have taken away.
     fn settle(&mut self, cause: Cause) -> Result<()> {
-        let epoch = self.lineage.epoch();
-        if !self.ledger.settled_since_published() {
+        if !self.owes {
             return Ok(());
         }
+        let epoch = self.lineage.epoch();
         self.publish(epoch.next(), None, cause == Cause::InputEnded, 0).map(drop)
     }
 
@@ -243,4 +247,10 @@ impl Conductor {
             Err(error) => tracing::warn!(%error, "old checkpoints could not be collected"),
         }
     }
+}
+
+/// Whether some sink has output that was prepared and perhaps not yet made visible.
+pub(crate) fn owes_output(operators: &[Operator]) -> bool {
+    let owes = |part: &Part| matches!(part, Part::Sink { pending } if !pending.is_empty());
+    operators.iter().any(|operator| owes(&operator.part))
 }

@@ -9,8 +9,7 @@ use isochrone_persistence::restore::{Declared, Policy, Step};
 use isochrone_persistence::store::probe;
 use isochrone_persistence::{Result, SharedStore};
 
-use super::conductor::{Call, Conductor, Orders};
-use super::message::Order;
+use super::conductor::{Call, Conductor, Orders, owes_output};
 use super::pace::{Free, Pace};
 use super::process::{Membership, Process};
 use super::splits::Splits;
@@ -86,10 +85,9 @@ impl Ready {
 
     /// If an earlier run has finished everything and no input has come since: says so.
     pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
-        let newest = isochrone_persistence::lineage::read_newest(&*self.store, &self.name)?;
-        let ground = takeover::survey(&self.store, &self.declared, &self.policy, &newest)?;
+        let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
         let Ground::From { manifest, .. } = ground else { return Ok(None) };
-        if !manifest.finished || owes_output(&manifest) || self.has_input(&manifest)? {
+        if !manifest.finished || owes_output(&manifest.operators) || self.has_input(&manifest)? {
             return Ok(None);
         }
         Ok(Some(Summary {
@@ -153,10 +151,10 @@ impl Ready {
         let restore = report(&taken);
         let calls = self.calls.0.clone();
         let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
-        let (mut ledger, committers) = self.recover_sinks(&membership, &taken)?;
+        let (ledger, committers) = self.recover_sinks(&membership, &taken)?;
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let orders: Orders = Arc::new(process.orders());
-        let splits = self.deal_splits(workers, &mut ledger, &orders)?;
+        let splits = self.deal_splits(workers, &ledger.manifest_operators(membership.start), &orders)?;
         let Takeover { lineage, restored, .. } = taken;
         let (allocators, others) = builders::in_process(workers)?;
         process.start_workers(&membership, restored, allocators, others, build)?;
@@ -175,6 +173,7 @@ impl Ready {
             clock: self.clock.clone(),
             retain: self.retain,
             workers,
+            owes: false,
             requests: Vec::new(),
         };
         let end = conductor.run(&*pace);
@@ -205,8 +204,12 @@ impl Ready {
         Ok((ledger, committers))
     }
 
-    fn deal_splits(&self, workers: u32, ledger: &mut Ledger, orders: &Orders) -> Result<Splits> {
-        let restored = ledger.operators();
+    fn deal_splits(
+        &self,
+        workers: u32,
+        restored: &[isochrone_persistence::manifest::Operator],
+        orders: &Orders,
+    ) -> Result<Splits> {
         let mut splits = Splits::new(workers);
         for (index, _, source) in self.plan.sources() {
             let known = splits_of(&restored[index].part);
@@ -224,11 +227,6 @@ fn splits_of(part: &ManifestPart) -> Vec<isochrone_persistence::manifest::Split>
         ManifestPart::Source { splits, .. } => splits.clone(),
         _ => Vec::new(),
     }
-}
-
-fn owes_output(manifest: &Manifest) -> bool {
-    let owes = |part: &ManifestPart| matches!(part, ManifestPart::Sink { pending } if !pending.is_empty());
-    manifest.operators.iter().any(|operator| owes(&operator.part))
 }
 
 fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {

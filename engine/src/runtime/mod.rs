@@ -11,8 +11,10 @@
 
 pub(crate) mod conductor;
 pub(crate) mod control;
+pub(crate) mod launch;
 pub(crate) mod message;
 pub(crate) mod pace;
+pub(crate) mod process;
 pub(crate) mod restored;
 pub(crate) mod splits;
 pub(crate) mod takeover;

@@ -2,13 +2,13 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::Sender;
-use isochrone_persistence::ids::{Epoch, Generation, JobName, Worker};
+use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
 use isochrone_persistence::{Error, Result, SharedStore};
-use timely_builders::AllocatorBuilder;
 
 use super::control::Control;
 use super::message::{Handover, Order};
@@ -16,9 +16,9 @@ use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
 use crate::connector::SinkContext;
-use crate::dataflow::builders as timely_builders;
+use crate::dataflow::builders::AllocatorBuilder;
 use crate::dataflow::{Run, run_workers};
-use crate::erased::AnyCommitter;
+use crate::erased::{AnyCommitter, AnySink};
 use crate::flow::{Flow, Plan};
 use crate::protocol::Part;
 use crate::time::SharedClock;
@@ -42,10 +42,10 @@ pub(crate) struct Membership {
 impl Membership {
     /// Committers of all sinks, by operator index.
     pub(crate) fn committers(&self, plan: &Plan) -> Result<BTreeMap<usize, Box<dyn AnyCommitter>>> {
-        let open = |(index, id, sink): (usize, &_, &Arc2)| {
+        let open = |(index, id, sink): (usize, &OperatorId, &Rc<dyn AnySink>)| {
             let context = SinkContext {
                 job: self.job.clone(),
-                operator: Clone::clone(id),
+                operator: id.clone(),
                 generation: self.generation,
                 worker: Worker(self.first_worker),
             };
@@ -62,8 +62,6 @@ impl Membership {
         plan.sinks().flat_map(|(operator, ..)| parts(operator)).collect()
     }
 }
-
-type Arc2 = std::rc::Rc<dyn crate::erased::AnySink>;
 
 /// A process at work.
 pub(crate) struct Process {

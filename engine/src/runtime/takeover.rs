@@ -1,7 +1,7 @@
 //! The start of a run: decide what to start from, read it, and only then claim the job.
 
 use isochrone_persistence::ids::{Epoch, OperatorId};
-use isochrone_persistence::lineage::{Base, Lineage, Newest};
+use isochrone_persistence::lineage::{Base, Lineage, read_newest};
 use isochrone_persistence::manifest::{self, Manifest};
 use isochrone_persistence::restore::{
     self, Decision, Declared, OnDamage, OperatorPlan, Policy, Step,
@@ -35,10 +35,9 @@ pub(crate) fn survey(
     store: &SharedStore,
     declared: &Declared,
     policy: &Policy,
-    newest: &Newest,
 ) -> Result<Ground> {
     let check_data = policy.on_damage == OnDamage::Previous;
-    let found = newest.top.clone();
+    let found = read_newest(&**store, &declared.job)?.top;
     let candidates = restore::candidates(&**store, &declared.job, found, check_data);
     match restore::decide(declared, policy, candidates) {
         Decision::Refuse(error) => Err(error),
@@ -61,8 +60,8 @@ pub(crate) fn take_over(
 ) -> Result<Takeover> {
     let mut ground = None;
     let mut restored = Restored::default();
-    let (lineage, _) = Lineage::claim(store.clone(), &declared.job, clock.wall_ms(), |newest| {
-        let decided = survey(store, declared, policy, newest)?;
+    let (lineage, _) = Lineage::claim(store.clone(), &declared.job, clock.wall_ms(), |_| {
+        let decided = survey(store, declared, policy)?;
         let base = match &decided {
             Ground::Fresh => Base::Fresh {
                 key_groups: declared.key_groups,

@@ -16,7 +16,9 @@ pub struct Settings {
 }
 
 /// One instance of a durable operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct Part {
     /// Index in the plan.
     pub operator: usize,
