@@ -1,5 +1,7 @@
 //! The stream processor.
 
+pub mod args;
+pub mod cluster;
 pub mod connector;
 pub mod record;
 pub mod time;
