@@ -1,5 +1,7 @@
 //! The stream processor.
 
+pub mod args;
+pub mod cluster;
 pub mod connector;
 mod dataflow;
 mod erased;

@@ -1,0 +1,155 @@
+//! Process 0's side of the control connections: listens and gathers the others.
+
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::time::Duration;
+
+use crossbeam_channel::Sender;
+
+use super::acceptor::{HANDSHAKE_TIMEOUT, accept_until};
+use super::deadline::Deadline;
+use super::handshake::{self, Pending, Purpose};
+use super::link::{self, Link, LinkEvent};
+use super::member::{Claim, Member};
+use crate::{Error, Result};
+
+/// How long telling a peer the verdict may take.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The control port of process 0.
+#[derive(Debug)]
+pub struct Hub {
+    listener: TcpListener,
+    address: SocketAddr,
+}
+
+/// A process that has proved itself and waits until all are there.
+struct Candidate {
+    pending: Pending,
+    claim: Claim,
+}
+
+impl Hub {
+    /// Listens on an address; port 0 takes a free one.
+    pub fn bind(address: impl ToSocketAddrs) -> Result<Hub> {
+        let listener = listen(address)?;
+        let address = listener.local_addr().map_err(|error| {
+            Error::unavailable("the control port has no address").with_source(error)
+        })?;
+        Ok(Hub { listener, address })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Waits until processes 1 to `me.processes - 1` have joined; gives their links in that order.
+    ///
+    /// - All are let in together: until the last one is there, each waits in [`Link::join`], and one
+    ///   that dies meanwhile may come again.
+    /// - Strangers, garbage and silence are dropped with a log line and cost nothing but that.
+    /// - A process of another job, fingerprint, secret or set is told which and turned away; so is a
+    ///   second one with the index of one that waits.
+    /// - Fails with `Unavailable` after `timeout`, naming who is missing and the last refusal.
+    ///
+    /// What the links receive, and their loss, goes to `events`.
+    pub fn gather(
+        &self,
+        me: &Member,
+        timeout: Duration,
+        events: &Sender<LinkEvent>,
+    ) -> Result<Vec<Link>> {
+        me.secret.permits(self.address)?;
+        let deadline = Deadline::after(timeout);
+        let mut waiting: Vec<Option<Candidate>> = (1..me.processes).map(|_| None).collect();
+        let mut refused = None;
+        if !waiting.is_empty() {
+            let greeter = me.clone();
+            let greet = move |stream| {
+                let deadline = Deadline::after(HANDSHAKE_TIMEOUT);
+                let (pending, claim) =
+                    handshake::receive(stream, Purpose::Control, &greeter.secret, &deadline)?;
+                judge(&greeter, pending, &claim, &deadline)
+            };
+            accept_until(&self.listener, &deadline, greet, |result| {
+                match result {
+                    Ok(candidate) => seat(candidate, &mut waiting),
+                    Err(error) => refused = Some(error),
+                }
+                Ok(waiting.iter().all(|seat| seat.as_ref().is_some_and(|c| c.pending.waits())))
+            })?;
+        }
+        let missing = missing(&waiting);
+        if !missing.is_empty() {
+            return Err(absent(&missing, timeout, refused.as_ref()));
+        }
+        waiting.into_iter().flatten().map(|candidate| let_in(candidate, me, events)).collect()
+    }
+
+    /// The listener, for the data mesh: process 0 then needs one port only.
+    pub fn into_listener(self) -> (TcpListener, SocketAddr) {
+        (self.listener, self.address)
+    }
+}
+
+/// A listener, or an error that names the address.
+pub(crate) fn listen(address: impl ToSocketAddrs) -> Result<TcpListener> {
+    let addresses: Vec<SocketAddr> = address
+        .to_socket_addrs()
+        .map_err(|error| {
+            Error::invalid("cannot resolve the address to listen on").with_source(error)
+        })?
+        .collect();
+    TcpListener::bind(&addresses[..]).map_err(|error| {
+        let text = format!("cannot listen on {addresses:?}; is another process using the port?");
+        Error::unavailable(text).with_source(error)
+    })
+}
+
+fn judge(me: &Member, pending: Pending, claim: &[u8], deadline: &Deadline) -> Result<Candidate> {
+    let judged = link::decode_claim(claim).and_then(|claim| me.admits(&claim).map(|()| claim));
+    match judged {
+        Ok(claim) => Ok(Candidate { pending, claim }),
+        Err(error) => {
+            pending.refuse(&error, deadline);
+            Err(error)
+        }
+    }
+}
+
+fn seat(candidate: Candidate, waiting: &mut [Option<Candidate>]) {
+    let process = candidate.claim.process;
+    let seat = &mut waiting[process as usize - 1];
+    if seat.as_ref().is_some_and(|other| other.pending.waits()) {
+        let text = format!("process {process} has joined already; is it started twice?");
+        tracing::warn!(process, "a second process with the index of one that waits was refused");
+        candidate.pending.refuse(&Error::unavailable(text), &Deadline::after(VERDICT_TIMEOUT));
+        return;
+    }
+    tracing::debug!(process, "joined");
+    *seat = Some(candidate);
+}
+
+fn missing(waiting: &[Option<Candidate>]) -> Vec<String> {
+    let seats = waiting.iter().enumerate();
+    let empty = seats.filter(|(_, seat)| !seat.as_ref().is_some_and(|c| c.pending.waits()));
+    empty.map(|(index, _)| (index + 1).to_string()).collect()
+}
+
+fn absent(missing: &[String], timeout: Duration, refused: Option<&Error>) -> Error {
+    let last = refused.map(|error| format!("; the last one refused: {error}")).unwrap_or_default();
+    Error::unavailable(format!(
+        "process {} did not join within {timeout:?}; look at its log{last}",
+        missing.join(", ")
+    ))
+}
+
+fn let_in(candidate: Candidate, me: &Member, events: &Sender<LinkEvent>) -> Result<Link> {
+    let Candidate { pending, claim } = candidate;
+    let reply = link::encode_claim(&me.claim())?;
+    let stream = pending.accept(&reply, &Deadline::after(VERDICT_TIMEOUT)).map_err(|error| {
+        let text = format!("process {} went away while it joined", claim.process);
+        Error::unavailable(text).with_source(error)
+    })?;
+    Link::start(stream, claim.process, link::Pulse::of(me, &claim), events)
+}
