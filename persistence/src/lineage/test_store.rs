@@ -56,10 +56,6 @@ impl MapStore {
         self.objects.lock().unwrap().clone()
     }
 
-    pub(crate) fn with_objects(objects: BTreeMap<String, Vec<u8>>) -> Self {
-        MapStore { objects: Mutex::new(objects), ..MapStore::default() }
-    }
-
     fn call<T>(
         &self,
         apply: impl FnOnce(&mut BTreeMap<String, Vec<u8>>) -> T,
