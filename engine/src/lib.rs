@@ -4,4 +4,4 @@ pub mod connector;
 pub mod record;
 pub mod time;
 
-pub use isochrone_persistence::{Error, ErrorKind, Result};
+pub use isochrone_persistence::{Error, ErrorKind, Result, ids};
