@@ -12,11 +12,11 @@ mod name;
 mod part;
 mod publish;
 
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use isochrone_engine::connector::{Committer, Sink, SinkContext, Writer};
-use isochrone_engine::{Error, Result};
+use isochrone_engine::{Error, ErrorKind, Result};
 use serde::Serialize;
 
 use encode::Encode;
@@ -116,21 +116,25 @@ fn absolute(folder: &Path) -> Result<String> {
     })
 }
 
-/// What an I/O error means: some get better by waiting (a full disk, a lost mount), others only
-/// when somebody changes the folder.
-fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
-    let what = format!("cannot {doing} {}", path.display());
+/// Whether an I/O error gets better by waiting (a full disk, a lost mount), or only when somebody
+/// changes the folder.
+fn io_error_kind(error: &io::Error) -> ErrorKind {
+    use io::ErrorKind::*;
     match error.kind() {
-        ErrorKind::NotFound | ErrorKind::NotADirectory => {
-            Error::invalid(format!("{what}; is the folder there, on this machine too?"))
-        }
-        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem | ErrorKind::AlreadyExists => {
-            Error::invalid(format!("{what}; check its rights, or choose another folder"))
-        }
-        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            Error::unavailable(format!("{what}: the disk is full; free some space"))
-        }
-        _ => Error::unavailable(what),
+        NotFound | NotADirectory | IsADirectory | PermissionDenied | ReadOnlyFilesystem
+        | AlreadyExists | InvalidFilename => ErrorKind::Invalid,
+        _ => ErrorKind::Unavailable,
     }
-    .with_source(error)
+}
+
+fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
+    let advice = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            ": the disk is full; free some space"
+        }
+        io::ErrorKind::NotFound => "; is the folder there, and on this machine too?",
+        _ => "",
+    };
+    let message = format!("cannot {doing} {}{advice}", path.display());
+    Error::new(io_error_kind(&error), message).with_source(error)
 }

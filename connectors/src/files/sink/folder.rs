@@ -1,12 +1,13 @@
 //! The folder itself: making it, probing it, looking through it. Knows no part's content.
 
 use std::fs::{self, File};
+use std::io;
 use std::path::Path;
 
-use isochrone_engine::{Error, Result};
+use isochrone_engine::{Error, ErrorKind, Result};
 
-use super::io_error;
 use super::name::{Names, is_finished_part};
+use super::{io_error, io_error_kind};
 
 /// Makes the folder and its missing parents, durably.
 pub(super) fn make(folder: &Path) -> Result<()> {
@@ -57,7 +58,7 @@ pub(super) fn refuse_old_parts(folder: &Path) -> Result<()> {
 /// Removes a file that somebody else may have removed already.
 pub(super) fn remove_if_there(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(io_error("remove", path, e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, e)),
         _ => Ok(()),
     }
 }
@@ -77,11 +78,14 @@ fn list(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
     Ok(names)
 }
 
-fn unusable(doing: &str, folder: &Path, error: std::io::Error) -> Error {
-    let full = io_error(doing, folder, error);
+/// A folder that will not take files, whenever one tries, is the job's settings' fault.
+fn unusable(doing: &str, folder: &Path, error: io::Error) -> Error {
+    if io_error_kind(&error) != ErrorKind::Invalid {
+        return io_error(doing, folder, error);
+    }
     let folder = folder.display();
     Error::invalid(format!(
-        "cannot {doing} folder {folder}; give this user the right to, or choose another folder"
+        "cannot {doing} folder {folder}; let this user write there, or choose another folder"
     ))
-    .with_source(full)
+    .with_source(error)
 }

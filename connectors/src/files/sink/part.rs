@@ -150,9 +150,8 @@ impl OpenPart {
             )));
         }
         self.write_out()?;
-        self.sync()?;
         self.place.digest = self.digest.finalize().to_hex().to_string();
-        self.state = State::Durable;
+        self.sync()?;
         self.buffer = Vec::new();
         self.file = None;
         Ok(self.place.clone())
@@ -161,16 +160,41 @@ impl OpenPart {
     /// IMPORTANT: a sync that failed is never tried again. The kernel drops the pages it could
     /// not write and reports the error once: a second sync would succeed over missing data.
     fn sync(&mut self) -> Result<()> {
+        self.state = State::Lost;
         let file = self.file.as_ref().expect("a part in progress has a file once written out");
-        file.sync_all().map_err(|e| {
-            self.state = State::Lost;
-            io_error("sync", &self.path(), e)
-        })?;
-        folder::sync(Path::new(&self.place.folder))
+        file.sync_all().map_err(|e| io_error("sync", &self.path(), e))?;
+        folder::sync(Path::new(&self.place.folder))?;
+        self.state = State::Durable;
+        Ok(())
     }
 }
 
 fn create(path: &Path) -> Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     file.map_err(|e| io_error("create", path, e))
+}
+
+#[cfg(test)]
+mod tests {
+    use isochrone_engine::ErrorKind as Kind;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_sync_is_never_tried_again() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().to_str().unwrap().to_owned();
+        let mut part = OpenPart::new(path, "open".into(), "finished".into());
+        // A device that takes bytes but cannot sync them.
+        part.file = Some(OpenOptions::new().write(true).open("/dev/null").unwrap());
+        part.buffer.extend_from_slice(b"line\n");
+        let first = part.finish().unwrap_err();
+        assert_eq!(first.kind(), Kind::Unavailable);
+        assert!(first.to_string().contains("cannot sync"), "{first}");
+
+        part.file = Some(create(&part.path()).unwrap());
+        let again = part.finish().unwrap_err();
+        assert_eq!(again.kind(), Kind::Unavailable);
+        assert!(again.to_string().contains("restart the job"), "{again}");
+    }
 }

@@ -151,3 +151,35 @@ fn check_published(part: &PreparedPart, finished: &Path) -> Result<()> {
         part.bytes
     )))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unsupported(_: &Path, _: &Path) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(libc::EPERM))
+    }
+
+    #[test]
+    fn without_hard_links_a_part_is_renamed_but_never_over_a_foreign_file() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let part = PreparedPart {
+            folder: folder.path().to_str().unwrap().into(),
+            open: ".open".into(),
+            finished: "finished".into(),
+            bytes: 4,
+            digest: blake3::hash(b"mine").to_hex().to_string(),
+        };
+        let finished = finished_path(&part);
+        fs::write(open_path(&part), "mine").unwrap();
+        fs::write(&finished, "them").unwrap();
+        publish(&part, unsupported).unwrap_err();
+        assert_eq!(fs::read(&finished).unwrap(), b"them");
+
+        fs::remove_file(&finished).unwrap();
+        publish(&part, unsupported).unwrap();
+        assert_eq!(fs::read(&finished).unwrap(), b"mine");
+        assert!(!open_path(&part).exists());
+        publish(&part, |from, to| fs::hard_link(from, to)).unwrap();
+    }
+}
