@@ -85,7 +85,7 @@ struct Row {
 }
 
 fn row(n: u64) -> Row {
-    Row { name: format!("a \"{n}\",\n"), count: n, share: (n % 2 == 0).then_some(0.5) }
+    Row { name: format!("a \"{n}\",\n"), count: n, share: (n.is_multiple_of(2)).then_some(0.5) }
 }
 
 #[test]
