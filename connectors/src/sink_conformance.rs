@@ -2,7 +2,8 @@
 //!
 //! Plays one history of a job: runs that follow one another, each with a higher generation, that
 //! write, prepare, crash and recover. After each step it compares what is visible with what the
-//! committed epochs explain.
+//! committed epochs explain. What readers do not see, such as leftovers that recovery must remove,
+//! each sink checks in its own tests.
 
 use std::fmt::Debug;
 

@@ -181,6 +181,21 @@ fn a_long_epoch_is_on_disk_before_it_ends_and_no_pattern_matches_it() {
 }
 
 #[test]
+fn two_writers_that_claim_the_same_part_are_told_so() {
+    let folder = TempDir::new().unwrap();
+    let sink = text(folder.path());
+    recovered(&sink, 1, Vec::new());
+    let mut writer = sink.writer(&context(1, 0)).unwrap();
+    let mut double = sink.writer(&context(1, 0)).unwrap();
+    write(&mut writer, 1, &["a"]);
+    write(&mut double, 1, &["b"]);
+    prepare(&mut writer, 1);
+    let error = double.prepare(Epoch(1)).unwrap()().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("same generation"), "{error}");
+}
+
+#[test]
 fn foreign_files_stay_untouched() {
     let folder = TempDir::new().unwrap();
     let foreign = [

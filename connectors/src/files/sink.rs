@@ -133,6 +133,7 @@ fn io_error(doing: &str, path: &Path, error: io::Error) -> Error {
             ": the disk is full; free some space"
         }
         io::ErrorKind::NotFound => "; is the folder there, and on this machine too?",
+        io::ErrorKind::AlreadyExists => "; does a second process run as the same generation?",
         _ => "",
     };
     let message = format!("cannot {doing} {}{advice}", path.display());

@@ -301,3 +301,6 @@ fn push_text(text: &str, out: &mut Vec<u8>) {
     }
     out.push(b'"');
 }
+
+#[cfg(test)]
+mod tests;

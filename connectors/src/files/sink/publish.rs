@@ -8,6 +8,9 @@
 //! | there or gone | there, same content | published before; done |
 //! | there or gone | there, other content | refused; nothing is ever overwritten |
 //! | gone | free | `Corrupt`, naming both |
+//!
+//! Not checked at a restart: finished parts newer than the checkpoint, as a store rolled back to
+//! an older one would leave. They are met, and refused, when their epoch is published again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
