@@ -1,0 +1,6 @@
+//! Files as a place to read from and to write to.
+
+mod sink;
+
+pub use sink::{PartFiles, PartSink, PreparedPart};
+pub(crate) use sink::{json_line, text_line};

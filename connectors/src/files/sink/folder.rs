@@ -1,0 +1,91 @@
+//! The folder itself: making it, probing it, looking through it. Knows no part's content.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::Path;
+
+use isochrone_engine::{Error, ErrorKind, Result};
+
+use super::name::{Names, is_finished_part};
+use super::{io_error, io_error_kind};
+
+/// Makes the folder and its missing parents, durably.
+pub(super) fn make(folder: &Path) -> Result<()> {
+    let missing: Vec<&Path> = folder.ancestors().take_while(|path| !path.exists()).collect();
+    fs::create_dir_all(folder).map_err(|e| unusable("create", folder, e))?;
+    for created in missing {
+        if let Some(parent) = created.parent() {
+            sync(parent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Makes the names in a folder durable.
+pub(super) fn sync(folder: &Path) -> Result<()> {
+    let synced = File::open(folder).and_then(|folder| folder.sync_all());
+    synced.map_err(|e| io_error("sync folder", folder, e))
+}
+
+/// Fails with `Invalid` unless files can be created and removed here.
+pub(super) fn probe(folder: &Path, names: &Names) -> Result<()> {
+    let path = folder.join(names.probe());
+    let tried = File::create(&path).and_then(|_| fs::remove_file(&path));
+    tried.map_err(|e| unusable("write into", folder, e))
+}
+
+/// Removes what earlier generations of this sink were writing when they ended.
+pub(super) fn remove_leftovers(folder: &Path, names: &Names) -> Result<usize> {
+    let leftovers = list(folder, |name| names.is_leftover(name))?;
+    for name in &leftovers {
+        let path = folder.join(name);
+        remove_if_there(&path)?;
+    }
+    Ok(leftovers.len())
+}
+
+/// Fails with `Invalid` if there are finished parts.
+pub(super) fn refuse_old_parts(folder: &Path) -> Result<()> {
+    let parts = list(folder, is_finished_part)?;
+    let Some(first) = parts.first() else { return Ok(()) };
+    let (folder, count) = (folder.display(), parts.len());
+    Err(Error::invalid(format!(
+        "folder {folder} holds {count} part files that this job's history does not explain \
+         (first: {first}); choose an empty folder, or the store that wrote them"
+    )))
+}
+
+/// Removes a file that somebody else may have removed already.
+pub(super) fn remove_if_there(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(io_error("remove", path, e)),
+        _ => Ok(()),
+    }
+}
+
+/// The names that `wanted` accepts, sorted. Those that are not UTF-8 are never ours.
+fn list(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    let failed = |e| io_error("list", folder, e);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        if let Ok(name) = entry.map_err(failed)?.file_name().into_string()
+            && wanted(&name)
+        {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// A folder that will not take files, whenever one tries, is the job's settings' fault.
+fn unusable(doing: &str, folder: &Path, error: io::Error) -> Error {
+    if io_error_kind(&error) != ErrorKind::Invalid {
+        return io_error(doing, folder, error);
+    }
+    let folder = folder.display();
+    Error::invalid(format!(
+        "cannot {doing} folder {folder}; let this user write there, or choose another folder"
+    ))
+    .with_source(error)
+}

@@ -1,0 +1,25 @@
+//! What sinks share that act at once: there is nothing to commit and nothing to recover.
+
+use isochrone_engine::Result;
+use isochrone_engine::connector::{Committer, Prepare};
+use serde::{Deserialize, Serialize};
+
+/// The effect of sinks that act when they are written to: never made, since nothing is left to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NothingToCommit {}
+
+pub(crate) struct Nothing;
+
+impl Committer<NothingToCommit> for Nothing {
+    fn recover(&mut self, _pending: Vec<NothingToCommit>, _fresh: bool) -> Result<()> {
+        Ok(())
+    }
+
+    fn commit(&mut self, _effects: &[NothingToCommit]) -> Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn nothing_to_prepare() -> Prepare<NothingToCommit> {
+    Box::new(|| Ok(None))
+}
