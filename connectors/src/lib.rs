@@ -1,19 +1,26 @@
 //! Sources and sinks of Isochrone: where records come from, and where they go.
 //!
 //! Each connector implements the traits of `isochrone_engine::connector` and nothing else: it
-//! knows bytes, files and closures, never a dataflow and never a store.
+//! knows its own format and its own medium, never a dataflow and never a store of checkpoints.
 
 mod callback;
 pub mod files;
+pub mod format;
+pub mod generator;
 mod immediate;
 mod stdout;
 
 #[cfg(feature = "testing")]
 mod collected;
 #[cfg(feature = "testing")]
+pub mod conformance;
+#[cfg(feature = "testing")]
+pub mod scripted;
+#[cfg(feature = "testing")]
 mod sink_conformance;
 
 pub use callback::Callback;
+pub use files::{Files, PartFiles};
 pub use immediate::NothingToCommit;
 pub use stdout::{Stdout, StdoutSink};
 

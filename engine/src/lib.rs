@@ -15,8 +15,6 @@ mod runtime;
 pub mod state;
 mod stream;
 mod summary;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod time;
 mod watermark;
 

@@ -1,0 +1,176 @@
+//! Files as a source: which files, in which pieces, from where on.
+//!
+//! Knows nothing of checkpoints: a position is data that the engine keeps and hands back.
+
+mod blocks;
+mod discover;
+mod header;
+mod identity;
+mod plan;
+mod position;
+mod reader;
+mod record;
+
+use std::path::Path;
+use std::time::Duration;
+
+use isochrone_engine::Result;
+use isochrone_engine::connector::{Discovery, Reader, Source, Split};
+use isochrone_engine::record::Record;
+
+use crate::format::{Csv, Format, Json, Text};
+use discover::Input;
+pub use identity::FileIdentity;
+pub use position::FilePosition;
+use reader::FileReader;
+
+/// Files to read: one, those of a directory, or those that match a pattern.
+///
+/// Of a directory, all regular files are read in the order of their names, but those that are
+/// hidden or still being written (`*.open`); directories in it are not entered. `*`, `?` and
+/// `[..]` make a pattern, unless a file or directory has that very name.
+///
+/// ```
+/// use isochrone_connectors::files::Files;
+/// use isochrone_engine::connector::{Batch, Poll, Reader, Source};
+///
+/// let folder = tempfile::tempdir().expect("a folder");
+/// let path = folder.path().join("names.txt");
+/// std::fs::write(&path, "Ada\nGrace\n").expect("written");
+///
+/// let source = Files::at(&path).text();
+/// let split = source.discover(&[])?.new.remove(0);
+/// let mut batch = Batch::default();
+/// let poll = source.open(split)?.poll(&mut batch, 100)?;
+/// assert_eq!(batch.items, ["Ada", "Grace"]);
+/// assert_eq!(poll, Poll::Finished);
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Files {
+    settings: Settings,
+}
+
+/// What a source of files was told, whatever the format.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    path: String,
+    follow: bool,
+    split_bytes: u64,
+    record_bytes_max: usize,
+    retry_after: Duration,
+}
+
+/// Bytes read at a time.
+const BLOCK_BYTES: usize = 512 * 1024;
+/// Longest piece of malformed input handed on.
+const RAW_BYTES_MAX: usize = 4096;
+const SPLIT_BYTES: u64 = 32 * 1024 * 1024;
+const RECORD_BYTES_MAX: usize = 1024 * 1024;
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+impl Files {
+    /// Files by a path or a pattern. Nothing is looked at yet.
+    pub fn at(path: impl AsRef<Path>) -> Files {
+        Files {
+            settings: Settings {
+                // A path that is not UTF-8 is refused where it is found missing.
+                path: path.as_ref().to_string_lossy().into_owned(),
+                follow: false,
+                split_bytes: SPLIT_BYTES,
+                record_bytes_max: RECORD_BYTES_MAX,
+                retry_after: RETRY_AFTER,
+            },
+        }
+    }
+
+    /// Whether to wait for more: for lines appended to a file, for files that appear in a directory
+    /// or come to match a pattern. A last line waits for its line feed. Files may only grow; one
+    /// that was read to its end may be deleted, and its name is not used again.
+    #[must_use]
+    pub fn follow(mut self, follow: bool) -> Files {
+        self.settings.follow = follow;
+        self
+    }
+
+    /// About how many bytes of a large file make a split, so that all workers read it; 32 MiB
+    /// unless told. A file that is followed is one split.
+    #[must_use]
+    pub fn split_bytes(mut self, bytes: u64) -> Files {
+        self.settings.split_bytes = bytes.max(1);
+        self
+    }
+
+    /// Longest record; 1 MiB unless told. A longer one is malformed and is not held in memory.
+    #[must_use]
+    pub fn record_bytes_max(mut self, bytes: usize) -> Files {
+        self.settings.record_bytes_max = bytes;
+        self
+    }
+
+    /// One JSON value to a line.
+    pub fn json<T: Record>(self) -> FileSource<T, Json<T>> {
+        self.format(Json::default())
+    }
+
+    /// Comma-separated values below a header in each file.
+    pub fn csv<T: Record>(self) -> FileSource<T, Csv<T>> {
+        self.format(Csv::default())
+    }
+
+    /// Lines of text.
+    pub fn text(self) -> FileSource<String, Text> {
+        self.format(Text)
+    }
+
+    /// Another format.
+    ///
+    /// ```
+    /// use isochrone_connectors::{files::Files, format::Csv};
+    /// let source = Files::at("prices").format(Csv::<(String, u32)>::default().delimiter(b';'));
+    /// # let _ = source;
+    /// ```
+    pub fn format<F: Format>(self, format: F) -> FileSource<F::Item, F> {
+        FileSource { settings: self.settings, format }
+    }
+}
+
+/// A source of records in files; made by [`Files`].
+#[derive(Clone, Debug)]
+pub struct FileSource<T, F: Format<Item = T>> {
+    settings: Settings,
+    format: F,
+}
+
+impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
+    type Item = T;
+    type Position = FilePosition;
+
+    fn discover(&self, known: &[String]) -> Result<Discovery<FilePosition>> {
+        let known = discover::paths_of(known);
+        let input = Input::find(&self.settings.path, self.settings.follow, &known)?;
+        let mut new = Vec::new();
+        for path in input.paths.iter().filter(|path| !known.contains(path.as_str())) {
+            new.extend(plan::splits_of(path, &self.settings, &self.format)?);
+        }
+        Ok(Discovery { new, complete: !(self.settings.follow && input.can_grow) })
+    }
+
+    fn has_more(&self, split: &Split<FilePosition>) -> Result<bool> {
+        let position = &split.position;
+        if position.end.is_some() {
+            return Ok(false);
+        }
+        match std::fs::metadata(&position.path) {
+            Ok(found) => Ok(found.len() > position.offset),
+            // It was read to its end; that is all one can ask of it.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(identity::unreadable(&position.path, error)),
+        }
+    }
+
+    fn open(&self, split: Split<FilePosition>) -> Result<Box<dyn Reader<T, FilePosition>>> {
+        let reader = FileReader::open(split.position, &self.settings, self.format.clone())?;
+        Ok(Box::new(reader))
+    }
+}

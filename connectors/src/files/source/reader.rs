@@ -1,0 +1,330 @@
+//! Reads the records of one split.
+
+use isochrone_engine::connector::{Batch, Malformed, Poll, Reader};
+use isochrone_engine::{Error, Result};
+
+use super::blocks::Blocks;
+use super::header::{pass_byte_order_mark, take_header};
+use super::position::FilePosition;
+use super::record::{
+    count_lines, cut, line_feeds, malformed, place, too_long, without_carriage_return,
+};
+use super::{BLOCK_BYTES, Settings, identity};
+use crate::format::{Decoder, Format, RecordEnd};
+
+/// Blocks read in one call before others get their turn.
+const BLOCKS_PER_POLL: usize = 8 * 1024 * 1024 / BLOCK_BYTES;
+
+/// The reader of one split.
+pub(super) struct FileReader<F: Format> {
+    format: F,
+    settings: Settings,
+    blocks: Blocks,
+    range_end: Option<u64>,
+    header: Option<String>,
+    /// There once the header was read.
+    decoder: Option<F::Decoder>,
+    end: RecordEnd,
+    line: Option<u64>,
+    too_long: Option<TooLong>,
+    open_line: bool,
+    /// The end of a file that is followed was reached; before more is read, look whether it is the
+    /// same file.
+    waiting: bool,
+    finished: bool,
+}
+
+/// A record that is being passed over without being held.
+struct TooLong {
+    /// Of its first byte: it counts as unread until its end was found.
+    position: FilePosition,
+    raw: Vec<u8>,
+    line_feeds: u64,
+}
+
+impl<F: Format> FileReader<F> {
+    pub(super) fn open(position: FilePosition, settings: &Settings, format: F) -> Result<Self> {
+        let FilePosition { path, offset, end, line, header, open_line, file } = position;
+        let mut blocks = open_blocks(&path, offset, end, file.size)?;
+        let found = blocks.identity();
+        if found.digest != file.digest {
+            return Err(identity::replaced(&path, offset, file.size, found.size));
+        }
+        if found.inode != file.inode {
+            tracing::debug!(path, "the input was copied: same content, other inode");
+        }
+        if open_line {
+            close_line(&mut blocks)?;
+        }
+        let mut reader = FileReader {
+            end: RecordEnd::new(format.framing()),
+            open_line: open_line && blocks.offset() == offset,
+            format,
+            settings: settings.clone(),
+            blocks,
+            range_end: end,
+            header,
+            decoder: None,
+            line,
+            too_long: None,
+            waiting: false,
+            finished: false,
+        };
+        reader.look_for_header()?;
+        Ok(reader)
+    }
+
+    /// A header that does not fit is reported before anything runs.
+    fn look_for_header(&mut self) -> Result<()> {
+        while !self.is_past_header(false)? && self.fill()? {}
+        Ok(())
+    }
+
+    /// Whether the next unread byte is the first of a record.
+    fn is_past_header(&mut self, at_end: bool) -> Result<bool> {
+        if !pass_byte_order_mark(&mut self.blocks) && !at_end {
+            return Ok(false);
+        }
+        if self.decoder.is_some() {
+            return Ok(true);
+        }
+        if self.format.has_header() && self.header.is_none() {
+            let bytes_max = self.settings.record_bytes_max;
+            let (blocks, end) = (&mut self.blocks, &mut self.end);
+            self.header = take_header(blocks, end, &mut self.line, bytes_max, at_end)?;
+            if self.header.is_none() {
+                return Ok(false);
+            }
+        }
+        let decoder = self.format.decoder(self.header.as_deref()).map_err(|error| {
+            Error::new(error.kind(), format!("input `{}`: {error}", self.blocks.path()))
+        })?;
+        self.decoder = Some(decoder);
+        Ok(true)
+    }
+
+    fn fill(&mut self) -> Result<bool> {
+        if self.waiting && !self.has_grown()? {
+            return Ok(false);
+        }
+        let more = self.blocks.fill()?;
+        self.waiting = !more && self.settings.follow;
+        Ok(more)
+    }
+
+    /// Takes up to `left` records of those that are whole in the buffer.
+    fn take_records(&mut self, batch: &mut Batch<F::Item>, left: &mut usize) {
+        if self.too_long.is_some() {
+            self.pass_too_long(batch, left);
+        }
+        let Some(decoder) = &mut self.decoder else { return };
+        let bytes_max = self.settings.record_bytes_max;
+        while *left > 0 {
+            let unread = self.blocks.unread();
+            let Some(at) = self.end.find(unread) else { break };
+            let decoded = if at <= bytes_max {
+                decoder.decode(without_carriage_return(&unread[..at]))
+            } else {
+                Err(too_long(bytes_max))
+            };
+            match decoded {
+                Ok(None) => {}
+                Ok(Some(item)) => {
+                    batch.items.push(item);
+                    *left -= 1;
+                }
+                Err(reason) => {
+                    let place = place(self.blocks.path(), self.line, self.blocks.offset());
+                    batch.malformed.push(malformed(place, reason, &unread[..at]));
+                    *left -= 1;
+                }
+            }
+            count_lines(&mut self.line, &self.end, &unread[..=at]);
+            self.blocks.consume(at + 1);
+            self.end.reset();
+        }
+        if *left > 0 && self.too_long.is_none() && self.blocks.unread().len() > bytes_max {
+            self.too_long = Some(TooLong {
+                position: self.position(),
+                raw: cut(self.blocks.unread()),
+                line_feeds: 0,
+            });
+            self.pass_too_long(batch, left);
+        }
+    }
+
+    /// Drops what is read of a record that is too long, up to its end if that is there.
+    fn pass_too_long(&mut self, batch: &mut Batch<F::Item>, left: &mut usize) {
+        let Some(record) = &mut self.too_long else { return };
+        let unread = self.blocks.unread();
+        match self.end.find(unread) {
+            Some(at) => {
+                record.line_feeds += line_feeds(&unread[..=at]);
+                self.blocks.consume(at + 1);
+                self.end_too_long(batch);
+                *left -= 1;
+            }
+            None => {
+                let dropped = self.end.droppable();
+                record.line_feeds += line_feeds(&unread[..dropped]);
+                self.blocks.consume(dropped);
+            }
+        }
+    }
+
+    fn end_too_long(&mut self, batch: &mut Batch<F::Item>) {
+        let Some(record) = self.too_long.take() else { return };
+        let FilePosition { path, offset, line, .. } = record.position;
+        batch.malformed.push(Malformed {
+            place: place(&path, line, offset),
+            reason: too_long(self.settings.record_bytes_max),
+            raw: record.raw,
+        });
+        self.line = line.map(|line| line + record.line_feeds);
+        self.end.reset();
+    }
+
+    /// All was read that there is.
+    fn at_end(&mut self, batch: &mut Batch<F::Item>) -> Result<Poll> {
+        let length = self.blocks.length_now()?;
+        let missing = self.range_end.is_some_and(|end| self.blocks.read_to() < end);
+        if missing || length < self.blocks.size() {
+            return Err(self.lost(identity::truncated, length));
+        }
+        if self.settings.follow && self.range_end.is_none() {
+            return self.wait();
+        }
+        if self.range_end.is_some() && !self.blocks.unread().is_empty() {
+            // The range ended with a record when it was cut.
+            return Err(self.lost(identity::replaced, length));
+        }
+        if self.is_past_header(true)? {
+            self.take_last_record(batch);
+        }
+        self.finished = true;
+        Ok(Poll::Finished)
+    }
+
+    /// The last record needs no line feed.
+    fn take_last_record(&mut self, batch: &mut Batch<F::Item>) {
+        let unread = self.blocks.unread();
+        let bytes = unread.len();
+        let Some(decoder) = self.decoder.as_mut().filter(|_| bytes > 0) else { return };
+        if self.too_long.is_some() {
+            self.blocks.consume(bytes);
+            self.end_too_long(batch);
+        } else {
+            match decoder.decode(without_carriage_return(unread)) {
+                Ok(item) => batch.items.extend(item),
+                Err(reason) => {
+                    let place = place(self.blocks.path(), self.line, self.blocks.offset());
+                    batch.malformed.push(malformed(place, reason, unread));
+                }
+            }
+            count_lines(&mut self.line, &self.end, unread);
+            self.blocks.consume(bytes);
+        }
+        self.open_line = true;
+    }
+
+    /// The end of a file that is followed: is it still there?
+    fn wait(&mut self) -> Result<Poll> {
+        let length = self.blocks.length_now()?;
+        let read_all = length == self.blocks.offset() && self.too_long.is_none();
+        match std::fs::metadata(self.blocks.path()) {
+            Ok(found) if identity::inode(&found) == self.blocks.inode() => {
+                Ok(Poll::Idle { retry_after: self.settings.retry_after })
+            }
+            Ok(found) => Err(self.lost(identity::replaced, found.len())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && read_all => {
+                self.finished = true;
+                Ok(Poll::Finished)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let offset = self.position().offset;
+                Err(identity::deleted(self.blocks.path(), offset, length, error))
+            }
+            Err(error) => Err(identity::unreadable(self.blocks.path(), error)),
+        }
+    }
+
+    fn has_grown(&self) -> Result<bool> {
+        let length = self.blocks.length_now()?;
+        if length <= self.blocks.read_to() {
+            return Ok(false);
+        }
+        if !self.blocks.is_unchanged()? {
+            return Err(self.lost(identity::replaced, length));
+        }
+        Ok(true)
+    }
+
+    fn lost(&self, what: fn(&str, u64, u64, u64) -> Error, found: u64) -> Error {
+        what(self.blocks.path(), self.position().offset, self.blocks.size(), found)
+    }
+}
+
+impl<F: Format> Reader<F::Item, FilePosition> for FileReader<F> {
+    fn poll(&mut self, batch: &mut Batch<F::Item>, max: usize) -> Result<Poll> {
+        if self.finished {
+            return Ok(Poll::Finished);
+        }
+        let mut left = max.max(1);
+        for _ in 0..BLOCKS_PER_POLL {
+            if self.is_past_header(false)? {
+                self.take_records(batch, &mut left);
+                if left == 0 {
+                    return Ok(Poll::Ready);
+                }
+            }
+            if !self.fill()? {
+                return self.at_end(batch);
+            }
+        }
+        Ok(Poll::Ready)
+    }
+
+    fn position(&self) -> FilePosition {
+        if let Some(record) = &self.too_long {
+            return record.position.clone();
+        }
+        FilePosition {
+            path: self.blocks.path().to_owned(),
+            offset: self.blocks.offset(),
+            end: self.range_end,
+            line: self.line,
+            header: self.header.clone(),
+            open_line: self.open_line,
+            file: self.blocks.identity(),
+        }
+    }
+}
+
+fn open_blocks(path: &str, offset: u64, end: Option<u64>, size: u64) -> Result<Blocks> {
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && offset > 0 => {
+            Err(identity::deleted(path, offset, size, error))
+        }
+        _ => Blocks::open(path, offset, end, size),
+    }
+}
+
+/// Passes over the line feed that has come since the last line was read without it.
+fn close_line(blocks: &mut Blocks) -> Result<()> {
+    while blocks.unread().len() < 2 && blocks.fill()? {}
+    let line_end = match blocks.unread() {
+        [] => 0,
+        [b'\n', ..] => 1,
+        [b'\r', b'\n', ..] => 2,
+        _ => {
+            return Err(Error::invalid(format!(
+                "input `{}` has grown within its last line, which was read as a whole up to byte \
+                 {}; append whole lines, or follow the file",
+                blocks.path(),
+                blocks.offset()
+            )));
+        }
+    };
+    blocks.consume(line_end);
+    Ok(())
+}

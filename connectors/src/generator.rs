@@ -1,0 +1,1 @@
+//! Records computed from their number: for examples, benchmarks and trials.

@@ -1,0 +1,1 @@
+//! A source whose steps are data, for tests.
