@@ -300,10 +300,6 @@ fn index(text: &str) -> Result<u32, String> {
 fn records(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give a whole number from 1".to_owned())
 }
-#[cfg(feature = "cli")]
-fn records(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|n| *n > 0).ok_or_else(|| "give a whole number from 1".to_owned())
-}
 
 impl From<Restore> for isochrone_persistence::restore::Require {
     fn from(restore: Restore) -> Self {

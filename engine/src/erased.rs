@@ -79,8 +79,10 @@ impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCom
 fn decode<E: serde::de::DeserializeOwned>(effects: Vec<Value>) -> Result<Vec<E>> {
     let decode = |effect| {
         serde_json::from_value(effect).map_err(|error| {
-            Error::corrupt("a pending effect of a sink does not decode; another kind of sink wrote it")
-                .with_source(error)
+            Error::corrupt(
+                "a pending effect of a sink does not decode; another kind of sink wrote it",
+            )
+            .with_source(error)
         })
     };
     effects.into_iter().map(decode).collect()

@@ -96,8 +96,7 @@ impl<'s> Flow<'s> {
         let source = Rc::new(source);
         let erased = Rc::new(ErasedSource(source.clone()));
         let (id, part) = self.declare(id, None, Role::Source(erased));
-        let (good, bad) =
-            dataflow::source(&self.site, self.scope, source, &id, part, dead_letters);
+        let (good, bad) = dataflow::source(&self.site, self.scope, source, &id, part, dead_letters);
         (self.stream(good), self.stream(bad))
     }
 

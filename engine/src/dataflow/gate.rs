@@ -65,11 +65,6 @@ impl<H, T> Gate<H, T> {
         self.participant.draining()
     }
 
-    /// Whether [`Gate::next`] has packets to give out.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     pub(crate) fn next(&mut self) -> Turn<H, T> {
         loop {
             if let Some(held) = self.queue.pop_front() {

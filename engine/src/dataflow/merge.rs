@@ -1,8 +1,8 @@
 //! Several streams of one type as one; its watermark is the least of theirs.
 
 use timely::dataflow::channels::pact::Pipeline;
-use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::generic::OutputBuilder;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::operate::FrontierInterest;
 
 use super::Edge;
@@ -30,7 +30,7 @@ pub(crate) fn merge<'s, T: Record>(site: &Site, inputs: Vec<Edge<'s, T>>) -> Edg
             let mut output = output.activate();
             for (index, input) in inputs.iter_mut().enumerate() {
                 input.for_each(|capability, packet| {
- let capability = capability.retain_least(0).expect("packets carry a time");
+                    let capability = capability.retain_least(0).expect("packets carry a time");
                     let body = match std::mem::take(packet).body {
                         Body::Mark(mark) => marks.update(index, mark).map(Body::Mark),
                         records => Some(records),

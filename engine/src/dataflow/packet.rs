@@ -98,7 +98,11 @@ impl<T: Serialize + DeserializeOwned> ContainerBytes for Packet<T> {
             .write_all(&(length as u64).to_le_bytes())
             .map_err(failed)
             .and_then(|()| {
-                bincode::serde::encode_into_std_write(self, &mut *writer, bincode::config::standard())
+                bincode::serde::encode_into_std_write(
+                    self,
+                    &mut *writer,
+                    bincode::config::standard(),
+                )
             })
             .and_then(|_| writer.write_all(&[0; 8][..padding]).map_err(failed));
         sent.expect("timely hands in a buffer of the length it asked for");

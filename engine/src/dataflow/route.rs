@@ -58,7 +58,7 @@ impl<'s, K: Key, T: Record> Routed<'s, K, T> {
                     });
                     let mut output = output.activate();
                     input.for_each(|capability, packet| {
- let capability = capability.retain_least(0).expect("packets carry a time");
+                        let capability = capability.retain_least(0).expect("packets carry a time");
                         let body = std::mem::take(packet).body;
                         let routed = guarded(&control, "key_by", || router.route(body));
                         outstanding += routed.unwrap_or(0);
@@ -109,8 +109,11 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
     fn route(&mut self, body: Body<T>) -> crate::Result<u64> {
         match body {
             Body::Mark(mark) => {
-                let to_all = (0..self.workers)
-                    .map(|to| Packet { to, from: self.me, body: Body::Mark(mark) });
+                let to_all = (0..self.workers).map(|to| Packet {
+                    to,
+                    from: self.me,
+                    body: Body::Mark(mark),
+                });
                 self.ready.extend(to_all);
                 Ok(0)
             }

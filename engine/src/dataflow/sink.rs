@@ -79,7 +79,11 @@ impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
     fn turn(&mut self) -> Result<()> {
         while !self.site.control.has_failed() {
             match self.gate.next() {
-                Turn::Apply(Held { packet: Packet { body: Body::Records(records), .. }, epoch, .. }) => {
+                Turn::Apply(Held {
+                    packet: Packet { body: Body::Records(records), .. },
+                    epoch,
+                    ..
+                }) => {
                     let mut items = records.items;
                     self.written = Some(epoch);
                     self.site.control.count_written(items.len() as u64);

@@ -143,7 +143,12 @@ impl<S: Source> Reading<S> {
         }
     }
 
-    fn turn(&mut self, caps: &mut Capabilities, good: &mut Good<'_, S>, bad: &mut Bad<'_>) -> Result<()> {
+    fn turn(
+        &mut self,
+        caps: &mut Capabilities,
+        good: &mut Good<'_, S>,
+        bad: &mut Bad<'_>,
+    ) -> Result<()> {
         self.cut(caps)?;
         self.take_splits()?;
         self.send_mark(caps, good);
@@ -213,7 +218,12 @@ impl<S: Source> Reading<S> {
     }
 
     /// Polls the next split that is not resting; the answer is about all of them.
-    fn poll(&mut self, caps: &Capabilities, good: &mut Good<'_, S>, bad: &mut Bad<'_>) -> Result<Poll> {
+    fn poll(
+        &mut self,
+        caps: &Capabilities,
+        good: &mut Good<'_, S>,
+        bad: &mut Bad<'_>,
+    ) -> Result<Poll> {
         let now = self.site.control.clock().monotonic_us();
         let resting = |split: &OpenSplit<S>| split.idle_until_us.saturating_sub(now);
         let count = self.open.len();
@@ -252,7 +262,12 @@ impl<S: Source> Reading<S> {
         Ok(Poll::Ready)
     }
 
-    fn handle_malformed(&mut self, malformed: Vec<Malformed>, caps: &Capabilities, bad: &mut Bad<'_>) -> Result<()> {
+    fn handle_malformed(
+        &mut self,
+        malformed: Vec<Malformed>,
+        caps: &Capabilities,
+        bad: &mut Bad<'_>,
+    ) -> Result<()> {
         let Some(first) = malformed.first() else { return Ok(()) };
         if self.dead_letters {
             let records = Records { items: malformed, ..Records::default() };

@@ -2,18 +2,23 @@
 
 use timely::container::NoopBuilder;
 use timely::dataflow::channels::pact::Pipeline;
-use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::dataflow::operators::generic::OutputBuilder;
+use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::operate::FrontierInterest;
 
+use super::Edge;
 use super::packet::{Body, Packet, Records, send};
 use super::worker::Site;
-use super::Edge;
 use crate::Result;
 use crate::record::Record;
 
 /// Applies `f` to each packet's records.
-pub(crate) fn each<'s, T, U, F>(site: &Site, name: &'static str, input: Edge<'s, T>, f: F) -> Edge<'s, U>
+pub(crate) fn each<'s, T, U, F>(
+    site: &Site,
+    name: &'static str,
+    input: Edge<'s, T>,
+    f: F,
+) -> Edge<'s, U>
 where
     T: Record,
     U: Record,
@@ -45,14 +50,15 @@ where
         move |_| {
             let mut output = output.activate();
             input.for_each(|capability, packet| {
- let capability = capability.retain_least(0).expect("packets carry a time");
+                let capability = capability.retain_least(0).expect("packets carry a time");
                 if control.has_failed() {
                     return;
                 }
                 let body = match std::mem::take(packet).body {
                     Body::Mark(mark) => Some(Body::Mark(mark)),
-                    Body::Records(records) => super::worker::guarded(&control, name, || f(records))
-                        .map(Body::Records),
+                    Body::Records(records) => {
+                        super::worker::guarded(&control, name, || f(records)).map(Body::Records)
+                    }
                 };
                 if let Some(body) = body {
                     send(&mut output, &capability, Packet::local(me, body));

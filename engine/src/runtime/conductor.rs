@@ -29,11 +29,17 @@ const RESOLVE_AFTER: Duration = Duration::from_millis(200);
 pub(crate) enum Call {
     Report(Report),
     /// A process is gone.
-    Lost { process: usize, reason: String },
+    Lost {
+        process: usize,
+        reason: String,
+    },
     /// Take a last checkpoint and end.
     Stop,
     /// Take a checkpoint; the answer goes to the sender.
-    Checkpoint { savepoint: Option<String>, answer: Sender<Result<Epoch, String>> },
+    Checkpoint {
+        savepoint: Option<String>,
+        answer: Sender<Result<Epoch, String>>,
+    },
 }
 
 /// Where orders go: to every process.

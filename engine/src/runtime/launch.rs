@@ -154,7 +154,8 @@ impl Ready {
         let (ledger, committers) = self.recover_sinks(&membership, &taken)?;
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let orders: Orders = Arc::new(process.orders());
-        let splits = self.deal_splits(workers, &ledger.manifest_operators(membership.start), &orders)?;
+        let splits =
+            self.deal_splits(workers, &ledger.manifest_operators(membership.start), &orders)?;
         let Takeover { lineage, restored, .. } = taken;
         let (allocators, others) = builders::in_process(workers)?;
         process.start_workers(&membership, restored, allocators, others, build)?;
@@ -284,4 +285,3 @@ fn summarise(
         elapsed_ms: clock.monotonic_ms() - started_ms,
     }
 }
-

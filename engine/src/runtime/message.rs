@@ -20,6 +20,8 @@ pub(crate) enum Handover {
     Loaded { part: Part, rows: u64, bytes: u64 },
     /// Checkpoint `epoch` exists: prepared output up to it may become visible.
     Commit { epoch: Epoch },
+    /// The run is over.
+    End,
 }
 
 /// What an operator instance contributes to a checkpoint.

@@ -145,7 +145,8 @@ impl Process {
             joined("the workers", workers)??;
         }
         let failure = self.control.take_failure();
-        drop((self.control, self.handover));
+        // An uploader that has gone needs no end.
+        let _ = self.handover.send(Handover::End);
         joined("the uploader", self.uploader)?;
         failure.map_or(Ok(()), Err)
     }

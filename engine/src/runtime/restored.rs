@@ -52,12 +52,4 @@ impl Restored {
                 .map(|row| (state.version, row))
         })
     }
-
-    /// Number and bytes of the rows of some key groups of an operator.
-    pub(crate) fn measure(&self, operator: usize, groups: Range<u16>) -> (u64, u64) {
-        self.rows(operator, groups).fold((0, 0), |(rows, bytes), (_, row)| {
-            let value = row.value.map_or(0, <[u8]>::len);
-            (rows + 1, bytes + (row.key.len() + value) as u64)
-        })
-    }
 }

@@ -103,11 +103,8 @@ impl Known {
             part: Part { operator, worker: Worker(worker) },
             splits,
         };
-        let mut orders: Vec<Order> = (0..)
-            .zip(hands)
-            .filter(|(_, splits)| !splits.is_empty())
-            .map(assign)
-            .collect();
+        let mut orders: Vec<Order> =
+            (0..).zip(hands).filter(|(_, splits)| !splits.is_empty()).map(assign).collect();
         if self.complete {
             orders.push(Order::Complete { operator });
         }

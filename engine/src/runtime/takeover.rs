@@ -3,9 +3,7 @@
 use isochrone_persistence::ids::{Epoch, OperatorId};
 use isochrone_persistence::lineage::{Base, Lineage, read_newest};
 use isochrone_persistence::manifest::{self, Manifest};
-use isochrone_persistence::restore::{
-    self, Decision, Declared, OnDamage, OperatorPlan, Policy, Step,
-};
+use isochrone_persistence::restore::{self, Decision, Declared, OnDamage, OperatorPlan, Policy};
 use isochrone_persistence::{Result, SharedStore};
 
 use super::restored::Restored;
@@ -31,11 +29,7 @@ pub(crate) enum Ground {
 }
 
 /// Decides what to start from, and changes nothing.
-pub(crate) fn survey(
-    store: &SharedStore,
-    declared: &Declared,
-    policy: &Policy,
-) -> Result<Ground> {
+pub(crate) fn survey(store: &SharedStore, declared: &Declared, policy: &Policy) -> Result<Ground> {
     let check_data = policy.on_damage == OnDamage::Previous;
     let found = read_newest(&**store, &declared.job)?.top;
     let candidates = restore::candidates(&**store, &declared.job, found, check_data);
@@ -43,7 +37,11 @@ pub(crate) fn survey(
         Decision::Refuse(error) => Err(error),
         Decision::Fresh => Ok(Ground::Fresh),
         Decision::Resume(resume) => Ok(Ground::From {
-            passed_over: resume.passed_over.iter().map(isochrone_persistence::Error::report).collect(),
+            passed_over: resume
+                .passed_over
+                .iter()
+                .map(isochrone_persistence::Error::report)
+                .collect(),
             manifest: Box::new(resume.manifest),
             operators: resume.operators,
         }),
@@ -63,10 +61,9 @@ pub(crate) fn take_over(
     let (lineage, _) = Lineage::claim(store.clone(), &declared.job, clock.wall_ms(), |_| {
         let decided = survey(store, declared, policy)?;
         let base = match &decided {
-            Ground::Fresh => Base::Fresh {
-                key_groups: declared.key_groups,
-                key_hash: declared.key_hash.clone(),
-            },
+            Ground::Fresh => {
+                Base::Fresh { key_groups: declared.key_groups, key_hash: declared.key_hash.clone() }
+            }
             Ground::From { manifest, .. } => {
                 restored = Restored::load(&**store, &declared.job, plan, manifest)?;
                 Base::From(manifest.clone())
@@ -110,9 +107,10 @@ pub(crate) fn inherit(plan: &Plan, from: Option<&Manifest>) -> Vec<manifest::Ope
         let left = left(&operator.id).or_else(|| operator.renamed_from.as_ref().and_then(left));
         let fresh = fresh_part(&operator.role);
         match (fresh, left.map(|operator| operator.part.clone())) {
-            (manifest::Part::State { version, shape, codec, .. }, Some(manifest::Part::State { segments, .. })) => {
-                manifest::Part::State { version, shape, codec, segments }
-            }
+            (
+                manifest::Part::State { version, shape, codec, .. },
+                Some(manifest::Part::State { segments, .. }),
+            ) => manifest::Part::State { version, shape, codec, segments },
             (fresh, left) => left.unwrap_or(fresh),
         }
     };
@@ -133,9 +131,4 @@ fn fresh_part(role: &Role) -> manifest::Part {
             segments: Vec::new(),
         },
     }
-}
-
-/// Whether a step of the restore plan changes the encoding of values.
-pub(crate) fn upgrades(step: &Step) -> bool {
-    matches!(step, Step::Upgrade { .. })
 }

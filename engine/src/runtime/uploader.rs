@@ -58,15 +58,15 @@ enum Work {
 }
 
 impl Uploader {
-    /// Works until nobody can hand anything over any more, or the simulated machine crashes.
+    /// Works until the run is over, or the simulated machine crashes.
     pub(crate) fn run(mut self, pace: &dyn Pace) {
         while pace.turn(UPLOADER) {
             let wait = if pace.parks() { WAIT } else { Duration::ZERO };
             let handover = self.inbox.recv_timeout(wait);
             match handover {
+                Ok(Handover::End) | Err(RecvTimeoutError::Disconnected) => break,
                 Ok(handover) => self.handle(handover),
                 Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => break,
             }
             pace.pass(UPLOADER);
         }
@@ -89,6 +89,7 @@ impl Uploader {
                 (self.report)(Report::Loaded { part, rows, bytes });
             }
             Handover::Commit { epoch } => self.commit(epoch),
+            Handover::End => {}
         }
     }
 
