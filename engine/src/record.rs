@@ -61,18 +61,73 @@ impl KeyHash {
     /// The hash of bytes that a key was encoded to.
     #[inline]
     pub fn of_bytes(bytes: &[u8]) -> KeyHash {
-        let mut hash = SEED;
+        let mut hasher = Hasher::default();
+        hasher.absorb(bytes);
+        hasher.finish()
+    }
+}
+
+/// Hashes bytes as the codec gives them, in registers. Never through memory: reading a word back
+/// that was stored byte by byte waits for all stores before it, those to cold table places too,
+/// and made an update of a large table five times slower.
+struct Hasher {
+    hash: u64,
+    /// Bytes not hashed yet, the first in the lowest place.
+    word: u64,
+    filled: u32,
+    len: u64,
+}
+
+impl Default for Hasher {
+    #[inline]
+    fn default() -> Self {
+        Hasher { hash: SEED, word: 0, filled: 0, len: 0 }
+    }
+}
+
+impl Hasher {
+    #[inline(always)]
+    fn absorb(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
         while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-            hash = fold(hash ^ u64::from_le_bytes(*word), WORD);
+            self.push(u64::from_le_bytes(*word), 8);
             rest = tail;
         }
-        if !rest.is_empty() {
-            let mut word = [0; 8];
-            word[..rest.len()].copy_from_slice(rest);
-            hash = fold(hash ^ u64::from_le_bytes(word), WORD);
+        match *rest {
+            [] => {}
+            [a] => self.push(u64::from(a), 1),
+            [a, b] => self.push(u64::from(u16::from_le_bytes([a, b])), 2),
+            [a, b, c, d] => self.push(u64::from(u32::from_le_bytes([a, b, c, d])), 4),
+            _ => rest.iter().for_each(|&byte| self.push(u64::from(byte), 1)),
         }
-        KeyHash(fold(hash ^ bytes.len() as u64, LAST))
+    }
+
+    /// Takes 1 to 8 bytes.
+    #[inline(always)]
+    fn push(&mut self, bytes: u64, count: u32) {
+        self.len += u64::from(count);
+        self.word |= bytes << (8 * self.filled);
+        self.filled += count;
+        if self.filled >= 8 {
+            self.hash = fold(self.hash ^ self.word, WORD);
+            self.filled -= 8;
+            let taken = count - self.filled;
+            self.word = if self.filled == 0 { 0 } else { bytes >> (8 * taken) };
+        }
+    }
+
+    #[inline]
+    fn finish(self) -> KeyHash {
+        let hash = if self.filled == 0 { self.hash } else { fold(self.hash ^ self.word, WORD) };
+        KeyHash(fold(hash ^ self.len, LAST))
+    }
+}
+
+impl bincode::enc::write::Writer for Hasher {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        self.absorb(bytes);
+        Ok(())
     }
 }
 
@@ -82,10 +137,16 @@ fn fold(a: u64, b: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// The hash of a key. For many keys in a row, [`KeyBuffer::hash`] does the same.
+/// The hash of a key: that of its encoded bytes, which are not kept.
+///
+/// # Panics
+/// If the key's `Serialize` fails: such a type cannot be a key.
 #[inline]
 pub fn hash_of<K: Serialize + ?Sized>(key: &K) -> KeyHash {
-    KeyBuffer::default().hash(key)
+    let mut hasher = Hasher::default();
+    bincode::serde::encode_into_writer(key, &mut hasher, bincode::config::standard())
+        .expect("a key encodes: its Serialize neither fails nor hides lengths");
+    hasher.finish()
 }
 
 const INLINE_BYTES: usize = 32;
@@ -124,12 +185,6 @@ impl KeyBuffer {
         bincode::serde::encode_into_writer(key, &mut *self, bincode::config::standard())
             .expect("a key encodes: its Serialize neither fails nor hides lengths");
         self.bytes()
-    }
-
-    /// Encodes a key and hashes its bytes.
-    #[inline]
-    pub fn hash<K: Serialize + ?Sized>(&mut self, key: &K) -> KeyHash {
-        KeyHash::of_bytes(self.encode(key))
     }
 
     /// The bytes of the key encoded last.

@@ -25,19 +25,52 @@ fn buffer_gives_the_codecs_bytes_at_every_length() {
         let key = ("k".repeat(len), len as u64);
         let plain = bincode::serde::encode_to_vec(&key, bincode::config::standard()).unwrap();
         assert_eq!(buffer.encode(&key), plain);
-        assert_eq!(buffer.hash(&key), KeyHash::of_bytes(&plain));
+        assert_eq!(hash_of(&key), KeyHash::of_bytes(&plain));
     }
+}
+
+/// The construction as the module's page writes it, word by word.
+fn slow_hash(bytes: &[u8]) -> KeyHash {
+    let mut hash = SEED;
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        hash = fold(hash ^ u64::from_le_bytes(word), WORD);
+    }
+    KeyHash(fold(hash ^ bytes.len() as u64, LAST))
+}
+
+#[test]
+fn hash_is_the_documented_one_however_the_codec_cuts_the_bytes() {
+    for len in 0..70_u8 {
+        let bytes: Vec<u8> = (0..len).map(|byte| byte.wrapping_mul(37)).collect();
+        assert_eq!(KeyHash::of_bytes(&bytes), slow_hash(&bytes));
+        let number = u64::MAX >> (len % 64);
+        let key = (len, &bytes, number, len.is_multiple_of(3), number as u16, (number as i32, 'x'));
+        let plain = bincode::serde::encode_to_vec(&key, bincode::config::standard()).unwrap();
+        assert_eq!(hash_of(&key), slow_hash(&plain));
+    }
+}
+
+/// Placement of every key ever stored depends on these.
+#[test]
+fn hash_values_never_change() {
+    assert_eq!(hash_of(&0_u64), KeyHash(0x8829_fb5a_701d_651a));
+    assert_eq!(hash_of(&300_u32), KeyHash(0x8b7f_a35a_b791_fe01));
+    assert_eq!(hash_of(&u64::MAX), KeyHash(0x0925_a5fa_3264_c18a));
+    assert_eq!(hash_of(&-1_i64), KeyHash(0x9aa5_6a9b_33cd_d2da));
+    assert_eq!(hash_of("account-0000000000000042"), KeyHash(0xfc26_355d_7db7_ae64));
+    assert_eq!(hash_of(&()), KeyHash(0x0850_f979_4d51_08b4));
 }
 
 #[test]
 fn sequential_keys_spread_over_groups_and_buckets() {
-    let mut buffer = KeyBuffer::default();
     let mut groups = [0_u32; 128];
     let mut buckets = [0_u32; 1024];
     let mut tags = [0_u32; 128];
     let mut seen = BTreeSet::new();
     for key in 0..128_000_u64 {
-        let hash = buffer.hash(&key);
+        let hash = hash_of(&key);
         groups[usize::from(group_of(hash, 128).0)] += 1;
         buckets[(hash.0 & 1023) as usize] += 1;
         tags[(hash.0 >> 57) as usize] += 1;
