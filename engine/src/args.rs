@@ -45,15 +45,15 @@ pub enum OnDamage {
 #[cfg_attr(feature = "cli", command(next_help_heading = "Running"))]
 pub struct RunArgs {
     /// Worker threads of each process
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value = "1", value_parser = count))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true))]
     pub workers: u32,
 
     /// Start and supervise N processes on this machine
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = count))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true))]
     pub processes: Option<u32>,
 
     /// Be process I (from 0) of the cluster in `--hosts`
-    #[cfg_attr(feature = "cli", arg(long, value_name = "I", value_parser = index))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "I", value_parser = index, allow_negative_numbers = true))]
     pub process: Option<u32>,
 
     /// File with one `host:port` a line; line I is process I
@@ -69,7 +69,7 @@ pub struct RunArgs {
     pub checkpoint_every: Option<Duration>,
 
     /// Take a checkpoint every N records
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = records))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = records, allow_negative_numbers = true))]
     pub checkpoint_records: Option<u64>,
 
     /// Without a checkpoint: start fresh (auto) or stop (required)
@@ -111,7 +111,7 @@ pub struct RunArgs {
     pub heartbeat_timeout: Duration,
 
     /// Give up after N restarts in a row
-    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value = "10"))]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value = "10", value_parser = index, allow_negative_numbers = true))]
     pub restarts: u32,
 
     /// Show no progress

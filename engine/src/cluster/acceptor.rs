@@ -13,7 +13,8 @@ use crate::{Error, Result};
 /// How long one connection may take to prove itself.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many connections may be proving themselves at a time; more are dropped and may try again.
-const HANDSHAKES_MAX: usize = 64;
+const HANDSHAKES_MAX: usize = 128;
+const STACK_BYTES: usize = 256 << 10;
 /// How often a quiet listener looks for connections.
 const POLL: Duration = Duration::from_millis(5);
 
@@ -68,7 +69,8 @@ fn start(
         return;
     }
     let done = Arc::clone(busy);
-    let started = std::thread::Builder::new().name("isochrone-greet".to_owned()).spawn(move || {
+    let thread = std::thread::Builder::new().name("isochrone-greet".to_owned());
+    let started = thread.stack_size(STACK_BYTES).spawn(move || {
         if stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).is_ok() {
             greet(stream);
         }

@@ -167,7 +167,7 @@ impl Pending {
 }
 
 /// Whether the other side has not closed the connection, as far as the system knows.
-pub(crate) fn is_open(stream: &TcpStream) -> bool {
+fn is_open(stream: &TcpStream) -> bool {
     let peeked = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
     let blocking = stream.set_nonblocking(false);
     let open = match peeked {
@@ -239,3 +239,6 @@ fn wrong_secret(address: SocketAddr) -> Error {
 fn broken(error: io::Error) -> Error {
     Error::unavailable("the peer broke off the handshake").with_source(error)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,9 +6,10 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 
 use super::acceptor::{HANDSHAKE_TIMEOUT, accept_until};
+use super::claim;
 use super::deadline::Deadline;
 use super::handshake::{self, Pending, Purpose};
-use super::link::{self, Link, LinkEvent};
+use super::link::{Link, LinkEvent, Pulse};
 use super::member::{Claim, Member};
 use crate::{Error, Result};
 
@@ -53,6 +54,36 @@ impl Hub {
     /// - Fails with `Unavailable` after `timeout`, naming who is missing and the last refusal.
     ///
     /// What the links receive, and their loss, goes to `events`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use isochrone_engine::cluster::{Fingerprint, Hub, Link, LinkEvent, Member, Secret};
+    /// use isochrone_persistence::ids::JobName;
+    ///
+    /// let second = Member {
+    ///     job: JobName::new("risk")?,
+    ///     fingerprint: Fingerprint::of(b"job and settings"),
+    ///     process: 1,
+    ///     processes: 2,
+    ///     workers: 4,
+    ///     secret: Secret::random()?,
+    ///     heartbeat_timeout: Duration::from_secs(5),
+    /// };
+    /// let first = Member { process: 0, ..second.clone() };
+    /// let timeout = Duration::from_secs(10);
+    /// let hub = Hub::bind("127.0.0.1:0")?;
+    /// let (address, (events, received)) = (hub.address(), crossbeam_channel::unbounded());
+    /// let peer_events = events.clone();
+    /// let peer = std::thread::spawn(move || Link::join(address, &second, timeout, &peer_events));
+    /// let links = hub.gather(&first, timeout, &events)?;
+    /// let to_hub = peer.join().unwrap()?;
+    ///
+    /// to_hub.send(b"ready")?;
+    /// let frame = LinkEvent::Frame { process: 1, bytes: b"ready".to_vec() };
+    /// assert_eq!(received.recv().unwrap(), frame);
+    /// # drop(links);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn gather(
         &self,
         me: &Member,
@@ -107,7 +138,7 @@ pub(crate) fn listen(address: impl ToSocketAddrs) -> Result<TcpListener> {
 }
 
 fn judge(me: &Member, pending: Pending, claim: &[u8], deadline: &Deadline) -> Result<Candidate> {
-    let judged = link::decode_claim(claim).and_then(|claim| me.admits(&claim).map(|()| claim));
+    let judged = claim::decode(claim).and_then(|claim| me.admits(&claim).map(|()| claim));
     match judged {
         Ok(claim) => Ok(Candidate { pending, claim }),
         Err(error) => {
@@ -145,11 +176,11 @@ fn absent(missing: &[String], timeout: Duration, refused: Option<&Error>) -> Err
 }
 
 fn let_in(candidate: Candidate, me: &Member, events: &Sender<LinkEvent>) -> Result<Link> {
-    let Candidate { pending, claim } = candidate;
-    let reply = link::encode_claim(&me.claim())?;
+    let Candidate { pending, claim: theirs } = candidate;
+    let reply = claim::encode(&me.claim())?;
     let stream = pending.accept(&reply, &Deadline::after(VERDICT_TIMEOUT)).map_err(|error| {
-        let text = format!("process {} went away while it joined", claim.process);
+        let text = format!("process {} went away while it joined", theirs.process);
         Error::unavailable(text).with_source(error)
     })?;
-    Link::start(stream, claim.process, link::Pulse::of(me, &claim), events)
+    Link::start(stream, theirs.process, Pulse::of(me, &theirs), events)
 }

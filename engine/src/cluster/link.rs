@@ -1,18 +1,19 @@
 //! One control connection: frames both ways, heartbeats both ways, and the news of its loss.
 
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
-use std::sync::Arc;
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use std::{fmt, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 
 use super::deadline::Deadline;
-use super::frame;
+use super::dial::dial_until;
 use super::handshake::{self, Purpose};
 use super::member::{Claim, Member};
+use super::{claim, frame};
 use crate::{Error, Result};
 
 /// The longest message of a link.
@@ -22,8 +23,6 @@ const QUEUE_MESSAGES_MAX: usize = 4096;
 const QUEUE_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// How long closing a link waits for the other side to take the last frames.
 const LINGER: Duration = Duration::from_secs(1);
-/// How often joining tries again.
-const RETRY: Duration = Duration::from_millis(50);
 
 const MESSAGE: u8 = 16;
 const HEARTBEAT: u8 = 17;
@@ -104,6 +103,8 @@ struct State {
     process: u32,
     /// Whether the end of the link has been told, or needs not be told.
     over: AtomicBool,
+    /// Why the writer gave up, if it did. The reader tells it, after the last frame.
+    write_failure: OnceLock<LostReason>,
     queued_bytes: AtomicUsize,
 }
 
@@ -119,15 +120,15 @@ impl Link {
         events: &Sender<LinkEvent>,
     ) -> Result<Link> {
         let deadline = Deadline::after(timeout);
-        let claim = encode_claim(&me.claim())?;
+        let said = claim::encode(&me.claim())?;
         let (stream, reply) = dial_until(&address, &deadline, |stream| {
-            handshake::dial(stream, Purpose::Control, &me.secret, &claim, &deadline)
+            handshake::dial(stream, Purpose::Control, &me.secret, &said, &deadline)
         })
         .map_err(|error| {
             let text = format!("process {} could not join process 0 at {address:?}", me.process);
             Error::new(error.kind(), text).with_source(error)
         })?;
-        Link::start(stream, 0, Pulse::of(me, &decode_claim(&reply)?), events)
+        Link::start(stream, 0, Pulse::of(me, &claim::decode(&reply)?), events)
     }
 
     /// The process at the other end.
@@ -185,6 +186,7 @@ impl Link {
         let state = Arc::new(State {
             process,
             over: AtomicBool::new(false),
+            write_failure: OnceLock::new(),
             queued_bytes: AtomicUsize::new(0),
         });
         let (outbound, queue) = crossbeam_channel::bounded(QUEUE_MESSAGES_MAX);
@@ -194,9 +196,7 @@ impl Link {
             stream: stream.try_clone().map_err(failed)?,
             queue,
             interval: pulse.interval,
-            events: events.clone(),
             state: Arc::clone(&state),
-            closed: closed.clone(),
         };
         let reader = Reader {
             stream: stream.try_clone().map_err(failed)?,
@@ -242,9 +242,7 @@ struct Writer {
     stream: TcpStream,
     queue: Receiver<Vec<u8>>,
     interval: Duration,
-    events: Sender<LinkEvent>,
     state: Arc<State>,
-    closed: Receiver<()>,
 }
 
 impl Writer {
@@ -263,7 +261,7 @@ impl Writer {
                 }
             };
             if let Err(error) = written {
-                self.state.lose(&self.events, &self.closed, reason(&error));
+                self.state.write_failure.get_or_init(|| reason(&error));
                 let _gone = self.stream.shutdown(Shutdown::Both);
                 return;
             }
@@ -295,17 +293,13 @@ impl Reader {
                 Err(error) => break reason(&error),
             }
         };
-        self.state.lose(&self.events, &self.closed, reason);
-        let _gone = self.stream.shutdown(Shutdown::Both);
-    }
-}
-
-impl State {
-    fn lose(&self, events: &Sender<LinkEvent>, closed: &Receiver<()>, reason: LostReason) {
-        if !self.over.swap(true, Ordering::AcqRel) {
-            tracing::debug!(process = self.process, %reason, "link over");
-            tell(events, closed, LinkEvent::Lost { process: self.process, reason });
+        if !self.state.over.swap(true, Ordering::AcqRel) {
+            let reason = self.state.write_failure.get().cloned().unwrap_or(reason);
+            let process = self.state.process;
+            tracing::debug!(process, %reason, "link over");
+            tell(&self.events, &self.closed, LinkEvent::Lost { process, reason });
         }
+        let _gone = self.stream.shutdown(Shutdown::Both);
     }
 }
 
@@ -322,66 +316,5 @@ fn reason(error: &io::Error) -> LostReason {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => LostReason::Silent,
         io::ErrorKind::UnexpectedEof => LostReason::Broken("end of file".to_owned()),
         _ => LostReason::Broken(error.to_string()),
-    }
-}
-
-/// Dials until the handshake is through, the deadline passes, or trying again cannot help.
-pub(crate) fn dial_until<T>(
-    address: &impl ToSocketAddrs,
-    deadline: &Deadline,
-    shake: impl Fn(&TcpStream) -> Result<T>,
-) -> Result<(TcpStream, T)> {
-    let mut last = Error::unavailable("there was no time to try");
-    while let Some(left) = deadline.remaining() {
-        let attempt =
-            connect(address, left).and_then(|stream| shake(&stream).map(|shaken| (stream, shaken)));
-        match attempt {
-            Ok(connected) => return Ok(connected),
-            Err(error) if !error.kind().is_retriable() => return Err(error),
-            Err(error) => last = error,
-        }
-        deadline.pause(RETRY);
-    }
-    Err(last)
-}
-
-fn connect(address: &impl ToSocketAddrs, left: Duration) -> Result<TcpStream> {
-    let failed = |error: io::Error| Error::unavailable("cannot connect").with_source(error);
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
-    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for address in &addresses {
-        match TcpStream::connect_timeout(address, left) {
-            Ok(stream) => {
-                // A port of the ephemeral range on which nobody listens can connect to itself.
-                if stream.local_addr().ok() == stream.peer_addr().ok() {
-                    return Err(Error::unavailable(format!("nobody listens on {address}")));
-                }
-                stream.set_nodelay(true).map_err(failed)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(failed(last))
-}
-
-/// Claims are small and of our own making; the limit bounds what a decoder may ask for.
-const CLAIM_CONFIG: bincode::config::Configuration<
-    bincode::config::LittleEndian,
-    bincode::config::Varint,
-    bincode::config::Limit<4096>,
-> = bincode::config::standard().with_limit::<4096>();
-
-pub(crate) fn encode_claim<T: serde::Serialize>(claim: &T) -> Result<Vec<u8>> {
-    bincode::serde::encode_to_vec(claim, CLAIM_CONFIG)
-        .map_err(|error| Error::internal("a claim cannot be encoded").with_source(error))
-}
-
-pub(crate) fn decode_claim<T: serde::de::DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    match bincode::serde::decode_from_slice(bytes, CLAIM_CONFIG) {
-        Ok((claim, length)) if length == bytes.len() => Ok(claim),
-        _ => Err(Error::invalid(
-            "the peer says who it is in an unknown form; start all processes from the same binary",
-        )),
     }
 }

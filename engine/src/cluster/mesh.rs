@@ -13,9 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::acceptor::{HANDSHAKE_TIMEOUT, accept_until};
 use super::deadline::Deadline;
+use super::dial::dial_until;
 use super::handshake::{self, Purpose};
 use super::secret::random_bytes;
-use super::{Secret, hub, link};
+use super::{Secret, claim, hub};
 use crate::{Error, Result};
 
 /// What one run of a job is known by: process 0 makes it and sends it to the others.
@@ -106,6 +107,27 @@ pub fn listen(interface: IpAddr, port: u16) -> Result<(TcpListener, SocketAddr)>
 /// Gives a socket for each process and `None` at the own index: what timely's
 /// `initialize_networking_from_sockets` takes. Fails with `Unavailable` after `timeout`, naming the
 /// missing processes, and with `Fenced` if a newer generation answers.
+///
+/// ```
+/// use std::time::Duration;
+/// use isochrone_engine::cluster::Secret;
+/// use isochrone_engine::cluster::mesh::{self, Party, RunToken};
+/// use isochrone_persistence::ids::{Generation, JobName};
+///
+/// let token = RunToken::new(&JobName::new("risk")?, Generation(7))?;
+/// let first = Party { process: 0, token, secret: Secret::random()? };
+/// let second = Party { process: 1, ..first.clone() };
+/// let (listener, address) = mesh::listen([127, 0, 0, 1].into(), 0)?;
+/// let (other_listener, other) = mesh::listen([127, 0, 0, 1].into(), 0)?;
+/// let (addresses, timeout) = ([address, other], Duration::from_secs(10));
+/// let peer = std::thread::spawn(move || {
+///     mesh::connect(&other_listener, &second, &addresses, timeout)
+/// });
+/// let sockets = mesh::connect(&listener, &first, &addresses, timeout)?;
+/// assert!(sockets[0].is_none() && sockets[1].is_some());
+/// # peer.join().unwrap()?;
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
 pub fn connect(
     listener: &TcpListener,
     me: &Party,
@@ -153,14 +175,20 @@ pub fn connect(
     )))
 }
 
-fn dial(me: &Party, claim: &Claim, address: SocketAddr, deadline: &Deadline) -> Result<TcpStream> {
-    let bytes = link::encode_claim(claim)?;
-    let dialled = link::dial_until(&address, deadline, |stream| {
+fn dial(
+    me: &Party,
+    claimed: &Claim,
+    address: SocketAddr,
+    deadline: &Deadline,
+) -> Result<TcpStream> {
+    let said = claim::encode(claimed)?;
+    let dialled = dial_until(&address, deadline, |stream| {
         let attempt = deadline.at_most(HANDSHAKE_TIMEOUT);
-        handshake::dial(stream, Purpose::Mesh, &me.secret, &bytes, &attempt)
+        handshake::dial(stream, Purpose::Mesh, &me.secret, &said, &attempt)
     });
     let (stream, _) = dialled.map_err(|error| {
-        let text = format!("process {} cannot reach process {} at {address}", claim.from, claim.to);
+        let text =
+            format!("process {} cannot reach process {} at {address}", claimed.from, claimed.to);
         Error::new(error.kind(), text).with_source(error)
     })?;
     untimed(&stream)?;
@@ -192,9 +220,9 @@ fn accept(
 
 fn greet(me: &Party, processes: u32, stream: TcpStream) -> Result<(u32, TcpStream)> {
     let deadline = Deadline::after(HANDSHAKE_TIMEOUT);
-    let (pending, claim) = handshake::receive(stream, Purpose::Mesh, &me.secret, &deadline)?;
-    match link::decode_claim(&claim).and_then(|claim| check(me, processes, &claim)) {
-        Ok(from) => Ok((from, pending.accept(&claim, &deadline)?)),
+    let (pending, said) = handshake::receive(stream, Purpose::Mesh, &me.secret, &deadline)?;
+    match claim::decode(&said).and_then(|claim| check(me, processes, &claim)) {
+        Ok(from) => Ok((from, pending.accept(&said, &deadline)?)),
         Err(error) => {
             pending.refuse(&error, &deadline);
             Err(error)

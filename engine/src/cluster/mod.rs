@@ -17,7 +17,9 @@
 mod acceptor;
 mod assignment;
 mod children;
+mod claim;
 mod deadline;
+mod dial;
 mod frame;
 mod handshake;
 mod hub;

@@ -59,6 +59,23 @@ pub enum SupervisorEvent {
 /// - The first [`Signal::Stop`] asks all to end in good order and no restart follows; the next ends
 ///   them at once. [`Signal::Checkpoint`] is passed on.
 /// - When this function returns, or unwinds, no child lives.
+///
+/// ```
+/// use std::process::Command;
+/// use isochrone_engine::cluster::{RestartPolicy, SupervisorEvent, supervise};
+/// use isochrone_engine::time::SystemClock;
+///
+/// // The first attempt fails, the second ends well.
+/// let command = |_process, attempt| Command::new(if attempt == 0 { "false" } else { "true" });
+/// let policy = RestartPolicy { backoff_ms: 1, ..RestartPolicy::default() };
+/// let (_, signals) = crossbeam_channel::unbounded();
+/// let mut starts = 0;
+/// supervise(2, command, policy, &SystemClock::default(), &signals, |event| {
+///     starts += usize::from(matches!(event, SupervisorEvent::Started { .. }));
+/// })?;
+/// assert_eq!(starts, 2);
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
 pub fn supervise(
     processes: u32,
     command: impl Fn(u32, u32) -> Command,
@@ -68,7 +85,8 @@ pub fn supervise(
     mut on_event: impl FnMut(&SupervisorEvent),
 ) -> Result<()> {
     let mut restarts = Restarts::new(policy);
-    for attempt in 0.. {
+    let mut attempt = 0;
+    loop {
         let started_ms = clock.monotonic_ms();
         let mut children = Children::start(commands(processes, attempt, &command)?)?;
         on_event(&SupervisorEvent::Started { attempt, process_ids: children.ids() });
@@ -85,12 +103,12 @@ pub fn supervise(
         let Next::Restart { after_ms } = restarts.after_failure(ran_ms) else {
             return Err(fatal(&failed, &format!("gave up after {} restarts", policy.limit)));
         };
-        on_event(&SupervisorEvent::Restarting { attempt: attempt + 1, after_ms });
+        attempt += 1;
+        on_event(&SupervisorEvent::Restarting { attempt, after_ms });
         if !wait(clock, after_ms, signals) {
             return Err(fatal(&failed, "stopped before the next start"));
         }
     }
-    unreachable!("attempts are counted up for ever")
 }
 
 enum Outcome {
