@@ -26,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use claim::Base;
-pub use collect::Collected;
+pub use collect::{Collected, drop_manifest};
 pub use history::{Found, Newest, read_all, read_newest};
 pub use publish::{Checkpoint, Published};
 pub use retention::{Retain, Retained, plan};
