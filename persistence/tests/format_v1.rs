@@ -11,7 +11,8 @@ const SEGMENT: &[u8] = include_bytes!("fixtures/segment_v1.seg");
 const NAME: &str = "risk/m/00000000000000000007.json";
 
 fn written() -> Manifest {
-    let operator = |id: &str, part| Operator { id: OperatorId::new(id).unwrap(), part };
+    let operator =
+        |id: &str, part| Operator { id: OperatorId::new(id).expect("a legal name"), part };
     let split = Split {
         id: "transfers-0".to_owned(),
         position: serde_json::json!({ "offset": 1200 }),
@@ -31,7 +32,7 @@ fn written() -> Manifest {
     };
     Manifest {
         format: 1,
-        job: JobName::new("risk").unwrap(),
+        job: JobName::new("risk").expect("a legal name"),
         sequence: Sequence(7),
         generation: Generation(3),
         nonce: "00112233445566778899aabbccddeeff".to_owned(),
@@ -57,10 +58,10 @@ fn written() -> Manifest {
 
 fn writer() -> Identity {
     Identity {
-        job: JobName::new("risk").unwrap(),
+        job: JobName::new("risk").expect("a legal name"),
         generation: Generation(3),
         epoch: Epoch(5),
-        operator: OperatorId::new("count").unwrap(),
+        operator: OperatorId::new("count").expect("a legal name"),
         worker: Worker(1),
     }
 }

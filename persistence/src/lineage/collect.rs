@@ -1,13 +1,13 @@
 //! Deleting what no restorable checkpoint needs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lineage;
 use super::history::{self, sequences};
 use super::retention::{Needs, Retain, Retained, plan};
-use crate::ids::Sequence;
+use crate::ids::{JobName, Sequence};
 use crate::paths::{self, Object};
-use crate::{ErrorKind, Result};
+use crate::{Error, Result, Store};
 
 /// What a collection did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,8 @@ pub struct Collected {
     pub manifests: usize,
     /// Number of data objects deleted.
     pub data_objects: usize,
-    /// Manifests that cannot be read. While there are any, no data is deleted, for it may be theirs.
+    /// Manifests that cannot be read. While there are any, no data is deleted, for it may be
+    /// theirs; once they are behind the boundary, [`drop_manifest`] ends that.
     pub unreadable: Vec<String>,
 }
 
@@ -30,9 +31,8 @@ impl Lineage {
     /// answer.
     pub fn collect(&mut self, retain: &Retain, now_ms: u64) -> Result<Collected> {
         self.check_not_fenced()?;
-        let mut unreadable = self.look()?;
-        let manifests: Vec<Retained> = self.seen.values().cloned().collect();
-        let planned = plan(&manifests, retain, now_ms);
+        let unreadable = self.look()?;
+        let planned = plan(self.seen.values(), retain, now_ms);
         // IMPORTANT: the boundary comes first. A run that creates a manifest under a name freed
         // below finds the boundary afterwards and stops.
         if let Some(boundary) = planned {
@@ -46,21 +46,20 @@ impl Lineage {
         let boundary = history::boundary(&*self.store, &self.job)?;
         self.check_newest()?;
         let gone = |m: &Retained| Some(m.sequence) <= boundary && !m.savepoint;
-        let (given_up, kept): (Vec<_>, Vec<_>) = manifests.iter().partition(|m| gone(m));
+        let (given_up, kept): (BTreeMap<_, _>, _) =
+            std::mem::take(&mut self.seen).into_iter().partition(|(_, manifest)| gone(manifest));
+        self.seen = kept;
         let mut collected = Collected { boundary, ..Collected::default() };
-        for manifest in &given_up {
-            self.store.delete(&paths::manifest(&self.job, manifest.sequence))?;
-            self.seen.remove(&manifest.sequence);
-            self.owed.extend(manifest.names.iter().cloned());
+        for (sequence, manifest) in given_up {
+            self.owed.extend(manifest.names);
+            self.store.delete(&paths::manifest(&self.job, sequence))?;
             collected.manifests += 1;
         }
-        self.delete_ruins(boundary, &mut unreadable, &mut collected)?;
         self.delete_old_boundaries(boundary)?;
         if unreadable.is_empty() {
-            collected.data_objects = self.delete_data(&kept)?;
+            collected.data_objects = self.delete_data()?;
         }
-        collected.unreadable = unreadable.into_iter().map(|ruin| ruin.name).collect();
-        Ok(collected)
+        Ok(Collected { unreadable, ..collected })
     }
 
     /// Hands over data objects of this run that no manifest will ever name, such as those of a
@@ -70,11 +69,14 @@ impl Lineage {
     }
 
     /// Reads the manifests not read before. Gives those that cannot be read.
-    fn look(&mut self) -> Result<Vec<Ruin>> {
+    fn look(&mut self) -> Result<Vec<String>> {
         let there = sequences(&*self.store, &self.job)?;
         self.check_top(there.last().copied())?;
         let listed: BTreeSet<Sequence> = there.into_iter().collect();
-        self.seen.retain(|sequence, _| listed.contains(sequence));
+        let dropped = |sequence: &Sequence| !listed.contains(sequence);
+        for (_, savepoint) in self.seen.extract_if(.., |sequence, _| dropped(sequence)) {
+            self.owed.extend(savepoint.names);
+        }
         let mut unreadable = Vec::new();
         for sequence in listed {
             if self.seen.contains_key(&sequence) {
@@ -83,10 +85,7 @@ impl Lineage {
             let Some(found) = history::read(&*self.store, &self.job, sequence)? else { continue };
             match found.manifest {
                 Ok(manifest) => drop(self.seen.insert(sequence, Retained::from(&manifest))),
-                Err(error) => {
-                    let corrupt = error.kind() == ErrorKind::Corrupt;
-                    unreadable.push(Ruin { sequence, name: found.name, corrupt });
-                }
+                Err(_) => unreadable.push(found.name),
             }
         }
         Ok(unreadable)
@@ -103,31 +102,12 @@ impl Lineage {
             Some(top) if top > self.sequence && self.pending.is_none() => {
                 Err(self.fence(&format!("manifest {top} was written by another run")))
             }
-            Some(top) if top > self.sequence => Err(crate::Error::unavailable(format!(
+            Some(top) if top > self.sequence => Err(Error::unavailable(format!(
                 "job `{}`: nothing is collected while it is not known whose manifest {top} is",
                 self.job
             ))),
             _ => Ok(()),
         }
-    }
-
-    /// Deletes manifests below the boundary whose bytes are ruined. Those of a newer format stay:
-    /// a newer library can read them.
-    fn delete_ruins(
-        &self,
-        boundary: Option<Sequence>,
-        unreadable: &mut Vec<Ruin>,
-        collected: &mut Collected,
-    ) -> Result<()> {
-        let (gone, stay): (Vec<Ruin>, Vec<Ruin>) = std::mem::take(unreadable)
-            .into_iter()
-            .partition(|ruin| ruin.corrupt && Some(ruin.sequence) <= boundary);
-        *unreadable = stay;
-        for ruin in gone {
-            self.store.delete(&ruin.name)?;
-            collected.manifests += 1;
-        }
-        Ok(())
     }
 
     fn delete_old_boundaries(&self, highest: Option<Sequence>) -> Result<()> {
@@ -142,11 +122,10 @@ impl Lineage {
         Ok(())
     }
 
-    fn delete_data(&mut self, kept: &[&Retained]) -> Result<usize> {
-        let owed = self.owed.clone();
+    fn delete_data(&mut self) -> Result<usize> {
         let needs = Needs {
-            kept: kept.iter().flat_map(|m| m.names.iter().map(String::as_str)).collect(),
-            given_up: owed.iter().map(String::as_str).collect(),
+            kept: self.seen.values().flat_map(|m| m.names.iter().map(String::as_str)).collect(),
+            given_up: self.owed.iter().map(String::as_str).collect(),
             generation: self.generation,
         };
         let mut deleted = 0;
@@ -159,14 +138,34 @@ impl Lineage {
                 _ => {}
             }
         }
-        self.owed.retain(|name| needs.kept.contains(name.as_str()));
+        self.owed.clear();
         Ok(deleted)
     }
 }
 
-/// A manifest that cannot be read.
-struct Ruin {
-    sequence: Sequence,
-    name: String,
-    corrupt: bool,
+/// Deletes a manifest that retention has left behind and collection does not touch: a savepoint,
+/// or one that cannot be read. The data that only it needs goes with a later
+/// collection.
+///
+/// Fails with `Invalid` if there is no such manifest, or if it is still among the checkpoints that
+/// retention keeps, of which none may be missing.
+pub fn drop_manifest(store: &dyn Store, job: &JobName, sequence: Sequence) -> Result<()> {
+    let name = paths::manifest(job, sequence);
+    let is_kept_apart = match history::read(store, job, sequence)?.map(|found| found.manifest) {
+        None => false,
+        Some(Ok(manifest)) => manifest.savepoint.is_some(),
+        Some(Err(_)) => true,
+    };
+    if !is_kept_apart {
+        return Err(Error::invalid(format!(
+            "`{name}` is no savepoint; list the job's checkpoints to see which are"
+        )));
+    }
+    if history::boundary(store, job)? < Some(sequence) {
+        return Err(Error::invalid(format!(
+            "`{name}` is still among the newest checkpoints; drop it when the job has collected \
+             past it"
+        )));
+    }
+    store.delete(&name)
 }

@@ -26,7 +26,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use claim::Base;
-pub use collect::Collected;
+pub use collect::{Collected, drop_manifest};
 pub use history::{Found, Newest, read_all, read_newest};
 pub use publish::{Checkpoint, Published};
 pub use retention::{Retain, Retained, plan};
@@ -38,6 +38,76 @@ use attempt::{Attempt, Fact, Next, Outcome};
 /// One run's hold on a job: made by [`Lineage::claim`], used until another run takes over.
 ///
 /// Blocking; not for a worker's thread.
+///
+/// ```
+/// # use std::{collections::BTreeMap, ops::Range, sync::{Arc, Mutex}};
+/// # use isochrone_persistence::{Created, Store};
+/// # #[derive(Default)]
+/// # struct Map(Mutex<BTreeMap<String, Vec<u8>>>);
+/// # impl Store for Map {
+/// #     fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+/// #         Ok(self.0.lock().unwrap().get(name).cloned())
+/// #     }
+/// #     fn get_range(&self, _: &str, _: Range<u64>) -> Result<Option<Vec<u8>>> { Ok(None) }
+/// #     fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+/// #         self.0.lock().unwrap().insert(name.into(), bytes.into());
+/// #         Ok(())
+/// #     }
+/// #     fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
+/// #         if self.get(name)?.is_some() { return Ok(Created::Exists); }
+/// #         self.put(name, bytes).map(|()| Created::Yes)
+/// #     }
+/// #     fn list(&self, prefix: &str) -> Result<Vec<String>> {
+/// #         let objects = self.0.lock().unwrap();
+/// #         Ok(objects.keys().filter(|name| name.starts_with(prefix)).cloned().collect())
+/// #     }
+/// #     fn delete(&self, name: &str) -> Result<()> {
+/// #         self.0.lock().unwrap().remove(name);
+/// #         Ok(())
+/// #     }
+/// #     fn describe(&self) -> String { "map".into() }
+/// # }
+/// use isochrone_persistence::ids::{Epoch, JobName};
+/// use isochrone_persistence::lineage::{Checkpoint, Lineage, Retain};
+/// use isochrone_persistence::restore::{Declared, Policy, candidates, decide};
+/// use isochrone_persistence::{ErrorKind, Result, SharedStore};
+///
+/// # let store: SharedStore = Arc::new(Map::default());
+/// let job = Declared {
+///     job: JobName::new("risk")?,
+///     key_groups: 128,
+///     key_hash: "example".to_owned(),
+///     operators: vec![],
+/// };
+/// let start = |now_ms| {
+///     Lineage::claim(store.clone(), &job.job, now_ms, |newest| {
+///         let found = candidates(&*store, &job.job, newest, false);
+///         decide(&job, &Policy::default(), found).base(&job)
+///     })
+/// };
+/// let checkpoint = |number: u64| Checkpoint {
+///     epoch: Epoch(number),
+///     taken_at_ms: 1_000,
+///     duration_ms: 10,
+///     bytes: 0,
+///     finished: false,
+///     workers: 1,
+///     savepoint: None,
+///     operators: vec![],
+///     in_flight: vec![],
+/// };
+/// let (mut first, nothing) = start(0)?;
+/// assert!(nothing.is_none());
+/// let permit = first.publish(checkpoint(1))?;
+/// assert_eq!(permit.epoch(), Epoch(1));
+///
+/// let (mut second, restored) = start(2_000)?;
+/// assert_eq!(restored.expect("there is a checkpoint").epoch, Epoch(1));
+/// assert_eq!(first.publish(checkpoint(2)).unwrap_err().kind(), ErrorKind::Fenced);
+/// second.publish(checkpoint(2))?;
+/// second.collect(&Retain { last: 3, younger_than_ms: 0 }, 3_000)?;
+/// # Ok::<(), isochrone_persistence::Error>(())
+/// ```
 pub struct Lineage {
     store: SharedStore,
     job: JobName,

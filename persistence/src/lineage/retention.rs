@@ -70,10 +70,15 @@ impl From<&Manifest> for Retained {
 /// let five_seconds = Retain { last: 3, younger_than_ms: 5_000 };
 /// assert_eq!(plan(&all, &five_seconds, 9_000), Some(Sequence(4)));
 /// ```
-pub fn plan(manifests: &[Retained], retain: &Retain, now_ms: u64) -> Option<Sequence> {
+pub fn plan<'a>(
+    manifests: impl IntoIterator<Item = &'a Retained>,
+    retain: &Retain,
+    now_ms: u64,
+) -> Option<Sequence> {
+    let manifests: Vec<&Retained> = manifests.into_iter().collect();
     let newest = manifests.iter().map(|m| m.sequence).max()?;
     let mut counted: Vec<&Retained> =
-        manifests.iter().filter(|m| m.step == Step::Checkpoint && !m.savepoint).collect();
+        manifests.iter().copied().filter(|m| m.step == Step::Checkpoint && !m.savepoint).collect();
     counted.sort_unstable_by_key(|m| std::cmp::Reverse(m.sequence));
     let young = |m: &Retained| now_ms.saturating_sub(m.taken_at_ms) < retain.younger_than_ms;
     let oldest_kept = counted

@@ -226,7 +226,12 @@ fn an_older_checkpoint_is_claimed_behind_a_fence() {
     let collected = heir.collect(&retain, 0).unwrap();
     assert_eq!(collected.unreadable, [newest]);
     assert_eq!(data(&store), before, "the ruined manifest may need any of it");
-    heir.collect(&Retain { last: 1, younger_than_ms: 0 }, 0).unwrap();
+    let early = drop_manifest(&*store, &job(), Sequence(3)).unwrap_err();
+    assert_eq!(early.kind(), ErrorKind::Invalid);
+    let retain = Retain { last: 1, younger_than_ms: 0 };
+    assert_eq!(heir.collect(&retain, 0).unwrap().unreadable.len(), 1);
+    drop_manifest(&*store, &job(), Sequence(3)).unwrap();
+    assert_eq!(heir.collect(&retain, 0).unwrap().unreadable.len(), 0);
     assert_eq!(data(&store), [2]);
 }
 
@@ -268,6 +273,14 @@ fn collection_keeps_savepoints_and_what_they_need() {
     run.discard([in_progress.name]);
     run.collect(&Retain { last: 2, younger_than_ms: 0 }, 0).unwrap();
     assert_eq!(data(&store), [2, 5, 6]);
+
+    for not_droppable in [5, 6, 99] {
+        let refused = drop_manifest(&*store, &job(), Sequence(not_droppable)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid);
+    }
+    drop_manifest(&*store, &job(), Sequence(3)).unwrap();
+    run.collect(&Retain { last: 2, younger_than_ms: 0 }, 0).unwrap();
+    assert_eq!(data(&store), [5, 6]);
 }
 
 #[test]

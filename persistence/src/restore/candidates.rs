@@ -2,7 +2,7 @@
 //! of the checkpoint that was chosen.
 
 use crate::ids::{JobName, OperatorId};
-use crate::lineage::{Found, read_all};
+use crate::lineage::{Found, Newest, read_all};
 use crate::manifest::{Manifest, Part, Segment, Step, damaged, digest_of};
 use crate::paths::{self, Object};
 use crate::segment::SegmentBytes;
@@ -17,53 +17,59 @@ pub struct Candidate {
     pub manifest: Result<Manifest>,
 }
 
-/// The manifests of a job as candidates, newest first. The newest is `newest`, which was read
-/// already; older ones are read only when asked for. With `check_data`, all data of each is read
-/// and checked as well.
+/// The manifests of a job as candidates, newest first. Older ones than the newest, which was read
+/// already, are read only when asked for. With `check_data`, all data of each is read and checked
+/// as well.
 pub fn candidates<'a>(
     store: &'a dyn Store,
     job: &'a JobName,
-    newest: Option<Found>,
+    newest: &'a Newest,
     check_data: bool,
 ) -> impl Iterator<Item = Result<Candidate>> + 'a {
-    let below = newest.as_ref().map(|found| found.sequence);
-    let older = std::iter::once_with(move || older_than(store, job, below)).flatten();
-    let checked = move |found: Found| -> Result<Candidate> {
-        let Found { name, manifest, .. } = found;
-        let manifest = match manifest {
-            Ok(manifest) if check_data => match verify_data(store, &manifest) {
-                Ok(()) => Ok(manifest),
-                Err(error) if error.is_about_bytes() => Err(error),
-                Err(error) => return Err(error),
-            },
-            manifest => manifest,
-        };
-        Ok(Candidate { name, manifest })
-    };
+    let older = std::iter::once_with(move || older_than(store, job, newest)).flatten();
     let restorable = |found: &Result<Found>| !found.as_ref().is_ok_and(is_fence);
     newest
-        .into_iter()
-        .map(Ok)
+        .top
+        .iter()
+        .map(|top| Ok(again(top)))
         .chain(older)
         .filter(restorable)
-        .map(move |found| found.and_then(checked))
+        .map(move |found| check(store, found?, check_data))
+}
+
+/// Only an error about the bytes is a fact about the candidate; any other is a failure to look.
+fn check(store: &dyn Store, found: Found, check_data: bool) -> Result<Candidate> {
+    let Found { name, manifest, .. } = found;
+    let data = match &manifest {
+        Ok(manifest) if check_data => verify_data(store, manifest),
+        _ => Ok(()),
+    };
+    match data {
+        Ok(()) => Ok(Candidate { name, manifest }),
+        Err(error) if error.is_about_bytes() => Ok(Candidate { name, manifest: Err(error) }),
+        Err(error) => Err(error),
+    }
+}
+
+/// The same fact once more; errors are not clonable, so that of the copy is in one piece.
+fn again(found: &Found) -> Found {
+    let manifest = match &found.manifest {
+        Ok(manifest) => Ok(manifest.clone()),
+        Err(error) => Err(Error::new(error.kind(), error.report())),
+    };
+    let Found { sequence, name, digest, .. } = found;
+    Found { sequence: *sequence, name: name.clone(), digest: digest.clone(), manifest }
 }
 
 fn is_fence(found: &Found) -> bool {
     found.manifest.as_ref().is_ok_and(|manifest| manifest.step == Step::Fence)
 }
 
-fn older_than(
-    store: &dyn Store,
-    job: &JobName,
-    below: Option<crate::ids::Sequence>,
-) -> Vec<Result<Found>> {
-    match (below, read_all(store, job)) {
-        (None, _) => Vec::new(),
-        (Some(below), Ok(all)) => {
-            all.into_iter().filter(|found| found.sequence < below).map(Ok).collect()
-        }
-        (Some(_), Err(error)) => vec![Err(error)],
+fn older_than(store: &dyn Store, job: &JobName, newest: &Newest) -> Vec<Result<Found>> {
+    let Some(top) = &newest.top else { return Vec::new() };
+    match read_all(store, job) {
+        Ok(all) => all.into_iter().filter(|found| found.sequence < top.sequence).map(Ok).collect(),
+        Err(error) => vec![Err(error)],
     }
 }
 

@@ -71,9 +71,6 @@ pub fn decide(
         Ok(None) => without_checkpoint(declared, policy),
         Ok(Some((manifest, passed_over))) => match fit(declared, policy, &manifest) {
             Err(error) => Decision::Refuse(error),
-            Ok(_) if manifest.epoch == Epoch(0) && passed_over.is_empty() => {
-                without_checkpoint(declared, policy)
-            }
             Ok(operators) => {
                 Decision::Resume(Box::new(Resume { manifest, operators, passed_over }))
             }
@@ -100,6 +97,8 @@ fn choose(
     let mut passed_over = Vec::new();
     for candidate in newest_first {
         match candidate?.manifest {
+            // A claim from before the first checkpoint: there is nothing behind it.
+            Ok(manifest) if manifest.epoch == Epoch(0) => break,
             Ok(manifest) => return Ok(Some((manifest, passed_over))),
             Err(error) if !error.is_about_bytes() => return Err(error),
             Err(error) if policy.on_damage == OnDamage::Stop => return Err(error),
