@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use isochrone_engine::Result;
-use isochrone_engine::connector::{Batch, Malformed, Poll, Reader, Source, Split};
+use isochrone_engine::connector::{Batch, Malformed, Poll, Source, Split};
 
 /// What a source gave.
 #[derive(Debug, PartialEq)]
