@@ -5,6 +5,7 @@
 //! cargo run --release --example account_risk -- --input examples/data/purchases.csv --output out --store state
 //! ```
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -79,7 +80,11 @@ struct Args {
 }
 
 fn main() -> Result<()> {
-    let args = Args::parse();
+    run(std::env::args_os())
+}
+
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
+    let args = Args::parse_from(args);
     let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
     let summary = job.run(args.run.clone(), move |flow| {
         let purchases = Files::at(&args.input).follow(args.follow).csv::<Purchase>();
