@@ -1,4 +1,5 @@
 //! Files that grow, shrink, are replaced, deleted or missing.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! The same records whatever the splits, the size of batches and the place of a restart.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod common;
 

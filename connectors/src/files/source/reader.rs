@@ -233,6 +233,7 @@ impl<F: Format> FileReader<F> {
         let read_all = length == self.blocks.offset() && self.too_long.is_none();
         match std::fs::metadata(self.blocks.path()) {
             Ok(found) if identity::inode(&found) == self.blocks.inode() => {
+                self.blocks.release();
                 Ok(Poll::Idle { retry_after: self.settings.retry_after })
             }
             Ok(found) => Err(self.lost(identity::replaced, found.len())),
@@ -248,7 +249,7 @@ impl<F: Format> FileReader<F> {
         }
     }
 
-    fn has_grown(&self) -> Result<bool> {
+    fn has_grown(&mut self) -> Result<bool> {
         let length = self.blocks.length_now()?;
         if length <= self.blocks.read_to() {
             return Ok(false);
