@@ -197,6 +197,15 @@ fn malformed_pieces_keep_their_place_whatever_the_start() {
     assert_eq!(read(&source()).unwrap().malformed.len(), 3);
 }
 
+/// What was shown of a long piece depended once on where a block of the file ended.
+#[test]
+fn long_pieces_look_alike_whatever_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: Vec<String> = (1000..1150).map(|length| "9".repeat(5 * length)).collect();
+    let path = write(folder.path(), "a.txt", lines.join("\n"));
+    check_source(|| Files::at(&path).record_bytes_max(100).text(), &[]);
+}
+
 #[test]
 fn generated_records_keep_the_contract_of_sources() {
     let expected: Vec<u64> = (0..1_000).map(|number| number * 3).collect();
