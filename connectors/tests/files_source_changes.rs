@@ -158,6 +158,21 @@ fn a_followed_file_may_start_empty() {
 }
 
 #[test]
+fn a_position_behind_what_has_grown_can_be_opened_again() {
+    let (_folder, path) = file("one\n");
+    let source = Files::at(&path).follow(true).text();
+    let (_, mut reader) = open(&source);
+    for length in [1, 100, 5_000, 1] {
+        poll(&mut reader);
+        append(&path, &"x".repeat(length));
+        append(&path, "\ny\n");
+        assert_eq!(poll(&mut reader).0.len(), 2);
+        reader = reopen(&source, &reader.position()).unwrap();
+    }
+    assert_idle(poll(&mut reader).1);
+}
+
+#[test]
 fn a_file_that_grew_after_its_end_has_more() {
     let (_folder, path) = file("a\nb");
     let source = Files::at(&path).text();
