@@ -60,6 +60,10 @@ impl Snapshot {
     }
 }
 
+/// How many keys [`warm`](Keyspace::warm) is best given at a time: their places fit the nearest
+/// cache.
+pub const WARM: usize = 128;
+
 const DIRTY_MIN: usize = 4096;
 
 impl<K: Key, V: Slot> Keyspace<K, V> {
@@ -82,10 +86,13 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// Touches the places of keys about to be updated, so that the waits for memory overlap.
     #[inline]
     pub fn warm(&self, hashes: &[KeyHash]) {
-        let mut touched = 0_usize;
+        // No branch may depend on what is read: a wrong guess would wait for the memory.
+        let mut touched = 0_u8;
         for &hash in hashes {
             let table = &self.tables[usize::from(self.group(hash).0)];
-            touched += usize::from(table.find(hash.0, |entry| entry.mark.is_stored()).is_some());
+            if let Some(entry) = table.find(hash.0, |_| true) {
+                touched ^= entry.mark.bits();
+            }
         }
         std::hint::black_box(touched);
     }
@@ -163,7 +170,10 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// Encodes up to so many keys of the snapshot. Returns whether it is complete.
     pub fn snapshot_step(&mut self, max_keys: usize) -> bool {
-        for _ in 0..max_keys {
+        for left in (1..=max_keys).rev() {
+            if left % WARM == 0 || left == max_keys {
+                self.warm(&self.frozen[self.frozen.len().saturating_sub(WARM.min(left))..]);
+            }
             let Some(hash) = self.frozen.pop() else { break };
             self.encode_frozen(hash);
         }
