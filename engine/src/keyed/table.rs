@@ -197,8 +197,9 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     /// After a panic of the user's code has unwound through this table: the key that it was
     /// working on, as JSON.
     pub fn failing_key(&self) -> Option<String> {
-        let key = self.keyspace.key_of(self.current?)?;
-        Some(serde_json::to_string(key).unwrap_or_else(|_| String::from("(not printable)")))
+        let print = |key: &K| serde_json::to_string(key).unwrap_or("(not printable)".to_owned());
+        let encoding = self.keyspace.failing_key().map(|key| print(&key));
+        encoding.or_else(|| self.keyspace.key_of(self.current?).map(print))
     }
 }
 

@@ -47,6 +47,7 @@ struct Snapshot {
     rows: Rows,
     key: KeyBuffer,
     row_key: Vec<u8>,
+    encoding: bool,
 }
 
 impl Snapshot {
@@ -54,7 +55,9 @@ impl Snapshot {
     fn encode<K: Key, V: Slot>(&mut self, group: KeyGroup, entry: &mut Entry<K, V>) {
         if !entry.mark.is_vacant() || entry.mark.is_stored() {
             row_key_of(self.key.encode(&entry.key), &mut self.row_key);
+            self.encoding = true;
             entry.value.save(group, &self.row_key, &mut self.rows);
+            self.encoding = false;
         }
         entry.mark.set_stored(!entry.mark.is_vacant());
     }
@@ -157,6 +160,13 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     pub fn key_of(&self, hash: KeyHash) -> Option<&K> {
         let table = &self.tables[usize::from(self.group(hash).0)];
         table.find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
+    }
+
+    /// After a panic in a user's `Serialize` has unwound through a snapshot: the key whose value
+    /// it was.
+    pub fn failing_key(&self) -> Option<K> {
+        let Snapshot { key, encoding, .. } = &self.snapshot;
+        encoding.then(|| codec::decode(key.bytes()).ok()).flatten()
     }
 
     /// Ends the epoch: what changed in it becomes the snapshot, as it is now. Takes no time that

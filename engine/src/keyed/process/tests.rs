@@ -28,7 +28,11 @@ impl Process<String, Order> for Alarm {
     type State = i64;
     type Out = (i64, String, i64);
 
-    fn on_record(&self, mut cx: Context<'_, String, i64>, order: Order) -> Option<Self::Out> {
+    fn on_record(
+        &self,
+        mut cx: Context<'_, String, i64>,
+        order: Order,
+    ) -> impl IntoIterator<Item = Self::Out> {
         match order {
             Order::Set(at) => cx.timer.set(EventTime(at)),
             Order::Cancel(at) => cx.timer.cancel(EventTime(at)),
@@ -37,7 +41,7 @@ impl Process<String, Order> for Alarm {
         None
     }
 
-    fn on_timer(&self, mut cx: Context<'_, String, i64>) -> Vec<Self::Out> {
+    fn on_timer(&self, mut cx: Context<'_, String, i64>) -> impl IntoIterator<Item = Self::Out> {
         if let Some(next) = follow_up(cx.now.0) {
             cx.timer.set(EventTime(next));
         }
@@ -75,11 +79,7 @@ impl Twin {
             let (state, timers) = self.0.get_mut(key).unwrap();
             timers.remove(at);
             fired.push((*at, key.clone(), std::mem::take(state)));
-        }
-        for (at, _, key) in &due {
-            if let Some(next) = follow_up(*at) {
-                self.0.get_mut(key).unwrap().1.insert(next);
-            }
+            timers.extend(follow_up(*at));
         }
         fired
     }

@@ -80,11 +80,15 @@ fn a_panic_in_a_timer_names_the_key() {
     impl Process<String, i64> for Bomb {
         type State = u8;
         type Out = ();
-        fn on_record(&self, mut cx: Context<'_, String, u8>, at: i64) -> Option<()> {
+        fn on_record(
+            &self,
+            mut cx: Context<'_, String, u8>,
+            at: i64,
+        ) -> impl IntoIterator<Item = ()> {
             cx.timer.set(EventTime(at));
             None
         }
-        fn on_timer(&self, cx: Context<'_, String, u8>) -> Option<()> {
+        fn on_timer(&self, cx: Context<'_, String, u8>) -> impl IntoIterator<Item = ()> {
             assert!(cx.now.0 < 5);
             None
         }
