@@ -55,8 +55,8 @@ pub(crate) struct Setup {
     pub(crate) alignment: Alignment,
     /// Messages that fit an edge.
     pub(crate) credits: usize,
-    /// Sinks take each message at once. In aligned mode that leaves nothing out but what depends
-    /// on credits: nothing else can tell when a sink took a message.
+    /// Sinks take each message at once. In aligned mode that leaves out only waits for credits; in
+    /// unaligned mode also logs of sinks, which worlds of one worker have.
     pub(crate) prompt_sinks: bool,
     pub(crate) requests: u8,
     pub(crate) abandons: u8,

@@ -350,7 +350,7 @@ impl Run {
     }
 
     /// What sink instance `w` has to make visible now.
-    pub(crate) fn to_commit(&mut self, w: usize, epoch: Epoch) -> Vec<Effect> {
+    pub(crate) fn take_committable(&mut self, w: usize, epoch: Epoch) -> Vec<Effect> {
         let (now, later) = self.sinks[w].acked.iter().cloned().partition(|f| f.epoch <= epoch);
         Rc::make_mut(&mut self.sinks[w]).acked = later;
         let now: Vec<Frozen> = now;

@@ -8,7 +8,7 @@ use isochrone_engine::protocol::participant::{Mode, Participant};
 use isochrone_persistence::ids::Epoch;
 
 use crate::job::{Alignment, Bug, Effect, Manifest, Records, Setup};
-use crate::run::{Publishing, Run, SINK, SOURCE, STATE, TIMEOUT_MS, part};
+use crate::run::{Instance, Publishing, Run, SINK, SOURCE, STATE, TIMEOUT_MS, part};
 
 /// What survives every crash.
 #[derive(Clone, Debug, Hash)]
@@ -205,7 +205,7 @@ impl World {
         let setup = Rc::clone(&self.setup);
         let run = &mut self.runs[r];
         let Some(epoch) = run.commit else { return Ok(()) };
-        let effects = run.to_commit(w, epoch);
+        let effects = run.take_committable(w, epoch);
         if run.proof < Some(epoch) {
             return Err(format!("epoch {epoch} is committed before its manifest exists"));
         }
@@ -278,6 +278,13 @@ impl Run {
         let sinks = 0..self.workers as usize;
         for w in sinks.filter(|_| setup.prompt_sinks) {
             self.instance_moves(setup, SINK, w, 0, self.to_sink(w), &mut steps);
+        }
+        // Unless a checkpoint can be abandoned, only the last acknowledgement shows.
+        for operator in [STATE, SINK].into_iter().filter(|_| setup.abandons == 0) {
+            let instances = if operator == STATE { &self.states } else { &self.sinks };
+            let ready = |i: &Instance| i.frozen.front().is_some_and(|f| f.complete);
+            let durable = |w| Step::Durable(operator, w);
+            steps.extend(instances.iter().position(|i| ready(i)).map(durable));
         }
         steps.pop()
     }
