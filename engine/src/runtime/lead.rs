@@ -9,6 +9,7 @@ use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::{Error, Result};
 
 use super::conductor::{Call, Conductor, Orders};
+use super::merge::{Bench, Merger};
 use super::message::Order;
 use super::pace::Pace;
 use super::process::{Membership, Process};
@@ -139,6 +140,7 @@ impl Ready {
         let splits = self.deal_splits(total, &restored_operators, &orders)?;
         let Takeover { lineage, restored, .. } = taken;
         process.start_workers(&membership, restored, allocators, others, build)?;
+        let merge = self.merge_bench(&membership)?;
         let now_ms = self.clock.monotonic_ms();
         let plan = protocol_plan(&self.plan, total);
         let settings = self.settings.clone();
@@ -155,6 +157,8 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            merge,
+            ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),
         };
         let end = conductor.run(&*pace);
@@ -182,6 +186,19 @@ impl Ready {
         };
         let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
         Ok(Setting { membership, taken, restore, operators })
+    }
+
+    fn merge_bench(&self, membership: &Membership) -> Result<Bench> {
+        let merger = Merger {
+            store: self.store.clone(),
+            job: self.name.clone(),
+            generation: membership.generation,
+        };
+        if !membership.pace.parks() {
+            return Ok(Bench::Here(merger));
+        }
+        let calls = self.calls.0.clone();
+        Bench::thread(merger, Arc::new(move |merged| drop(calls.send(Call::Merged(merged)))))
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
