@@ -9,6 +9,15 @@ use std::collections::BTreeMap;
 use isochrone_persistence::ids::{Epoch, Worker};
 use isochrone_persistence::manifest::Segment;
 
+/// Segments that follow one another, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Nothing older than the first of them holds a row of any of their keys.
+    pub oldest: bool,
+    /// The segments.
+    pub segments: Vec<Segment>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Segments {
     restored: Vec<Segment>,
@@ -35,6 +44,17 @@ impl Segments {
         self.restored.iter().chain(written).cloned().collect()
     }
 
+    /// Segments that follow one another, oldest first: the restored ones, which hold the oldest
+    /// rows, and those of each worker.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        let restored = Run { oldest: true, segments: self.restored.clone() };
+        let written = self.written.values().map(|list| Run {
+            oldest: self.restored.is_empty(),
+            segments: list.iter().map(|(_, segment)| segment.clone()).collect(),
+        });
+        std::iter::once(restored).chain(written).collect()
+    }
+
     /// Puts `base` where the first of `merged` was; false if `merged` are not in a row among the
     /// restored segments followed by those of one worker.
     pub(super) fn replace(&mut self, merged: &[String], base: Segment) -> bool {
@@ -45,8 +65,8 @@ impl Segments {
         let written = worker.and_then(|w| self.written.get_mut(&w)).unwrap_or(&mut none);
         let old = self.restored.len();
         let end = at + merged.len();
-        let drained = written.drain(at.saturating_sub(old)..end.saturating_sub(old));
-        let epoch = drained.last().map(|(epoch, _)| epoch);
+        let drained = at.saturating_sub(old)..end.saturating_sub(old);
+        let epoch = written.drain(drained).next_back().map(|(epoch, _)| epoch);
         match epoch {
             Some(epoch) if at >= old => written.insert(at - old, (epoch, base)),
             _ => drop(self.restored.splice(at..end.min(old), [base])),
