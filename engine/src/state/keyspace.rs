@@ -187,6 +187,10 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
             let Some(hash) = self.frozen.pop() else { break };
             self.encode_frozen(hash);
         }
+        if self.frozen.is_empty() && self.frozen.capacity() > DIRTY_MIN {
+            // Eight bytes for each key that changed: too much to keep until the next time.
+            self.frozen = Vec::new();
+        }
         self.frozen.is_empty()
     }
 
