@@ -30,8 +30,12 @@ pub(super) fn sync(folder: &Path) -> Result<()> {
 /// Fails with `Invalid` unless files can be created and removed here.
 pub(super) fn probe(folder: &Path, names: &Names) -> Result<()> {
     let path = folder.join(names.probe());
-    let tried = File::create(&path).and_then(|_| fs::remove_file(&path));
-    tried.map_err(|e| unusable("write into", folder, e))
+    File::create(&path).map_err(|e| unusable("write into", folder, e))?;
+    match fs::remove_file(&path) {
+        // A newer run took it for a left-over, which it is.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(unusable("write into", folder, e)),
+        _ => Ok(()),
+    }
 }
 
 /// Removes what earlier generations of this sink were writing when they ended.
