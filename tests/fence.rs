@@ -7,14 +7,17 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use isochrone::ErrorKind;
+use isochrone::ids::JobName;
+use isochrone::persistence::lineage::read_all;
+use isochrone::persistence::store::local::LocalStore;
 use support::child::{Job, assert_ends_well, play};
 use support::oracle::{Verdict, judge, parts};
 use support::purchases::Log;
 use support::seed::Seeded;
-use support::{stored, wait};
+use support::wait;
 use tempfile::TempDir;
 
 const JOB: &str = "account-risk";
@@ -52,17 +55,15 @@ impl Place {
         Job::start(test, &flags, &self.at(&format!("errors-{name}")))
     }
 
-    /// All that is visible, and the job's history.
+    /// All that is visible, and the manifests that count: of those that were collected, a zombie may
+    /// create one anew before it learns that nobody looks at it.
     fn public(&self) -> BTreeMap<PathBuf, Vec<u8>> {
-        let history = stored::manifests(&self.at("store"), JOB).into_iter();
-        let folder = self.at("store").join(JOB).join("m");
-        let files = parts(&self.at("output")).into_iter().chain(history.map(|m| folder.join(m)));
-        files.map(|path: PathBuf| (path.clone(), read(&path))).collect()
+        let store = LocalStore::open(self.at("store")).unwrap();
+        let history = read_all(&store, &JobName::new(JOB).unwrap()).unwrap();
+        let manifests = history.into_iter().map(|found| self.at("store").join(found.name));
+        let files = parts(&self.at("output")).into_iter().chain(manifests);
+        files.map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
     }
-}
-
-fn read(path: &Path) -> Vec<u8> {
-    fs::read(path).unwrap()
 }
 
 #[test]

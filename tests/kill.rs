@@ -68,11 +68,12 @@ enum Moment {
 
 impl Moment {
     fn draw(seeded: &mut Seeded) -> Moment {
-        match seeded.below(8) {
-            0 => Moment::After(Duration::from_millis(seeded.below(60))),
-            1..=3 => Moment::After(Duration::from_millis(100 + seeded.below(400))),
-            4..=5 => Moment::Manifests(1 + seeded.below(6) as usize),
-            _ => Moment::Part,
+        match seeded.below(16) {
+            0..=1 => Moment::After(Duration::from_millis(seeded.below(60))),
+            2..=7 => Moment::After(Duration::from_millis(100 + seeded.below(400))),
+            8..=11 => Moment::Manifests(1 + seeded.below(6) as usize),
+            12..=14 => Moment::Part,
+            _ => Moment::Finished,
         }
     }
 }
