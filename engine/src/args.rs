@@ -117,6 +117,11 @@ pub struct RunArgs {
     /// Show no progress
     #[cfg_attr(feature = "cli", arg(long))]
     pub quiet: bool,
+
+    /// Whether SIGTERM, SIGINT and SIGUSR1 drain, end and checkpoint the job. Flags say yes,
+    /// [`RunArgs::default`] says no: a library does not take a program's signals unasked.
+    #[cfg_attr(feature = "cli", arg(skip = true))]
+    pub signals: bool,
 }
 
 impl Default for RunArgs {
@@ -136,6 +141,7 @@ impl Default for RunArgs {
             heartbeat_timeout: Duration::from_secs(5),
             restarts: 10,
             quiet: false,
+            signals: false,
         }
     }
 }

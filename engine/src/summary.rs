@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::protocol::Cause;
 
 /// The end of a run.
@@ -16,7 +18,7 @@ use crate::protocol::Cause;
 /// assert_eq!((summary.read, summary.written), (2, 2));
 /// # Ok::<(), isochrone_engine::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Summary {
     /// Why it ended.
@@ -38,9 +40,10 @@ pub struct Summary {
 }
 
 /// Why a run ended well.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
     /// All input has been read and all output is visible.
+    #[default]
     InputEnded,
     /// It was asked to stop: what was read is checkpointed and its output visible.
     Stopped,
@@ -58,7 +61,7 @@ impl From<Cause> for Outcome {
 }
 
 /// The checkpoints of a run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CheckpointStats {
     /// How many were completed.
@@ -82,7 +85,7 @@ pub struct CheckpointStats {
 }
 
 /// What a run found and took over at its start.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct RestoreReport {
     /// The checkpoint, if there was one.
@@ -98,7 +101,7 @@ pub struct RestoreReport {
 }
 
 /// State that one worker took over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
     /// Index of the operator in the order of declaration.
     pub operator: usize,

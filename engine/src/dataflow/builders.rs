@@ -1,10 +1,14 @@
 //! How the workers of a process reach one another.
 
 use std::any::Any;
+use std::net::TcpStream;
 
 use isochrone_persistence::{Error, Result};
 use timely::CommunicationConfig;
 pub(crate) use timely::communication::AllocatorBuilder;
+use timely::communication::Hooks;
+use timely::communication::allocator::ProcessBuilder;
+use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 
 /// All workers in one process.
 pub(crate) fn in_process(workers: u32) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>)> {
@@ -13,4 +17,22 @@ pub(crate) fn in_process(workers: u32) -> Result<(Vec<AllocatorBuilder>, Box<dyn
         n => CommunicationConfig::Process(n as usize),
     };
     config.try_build().map_err(|error| Error::unavailable(format!("workers: {error}")))
+}
+
+/// Workers of several processes, over sockets that have been opened and proven.
+pub(crate) fn across(
+    sockets: Vec<Option<TcpStream>>,
+    me: u32,
+    workers: u32,
+) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>)> {
+    let (me, threads) = (me as usize, workers as usize);
+    let processes =
+        ProcessBuilder::new_typed_vector(threads, Hooks::default().refill, None);
+    let (builders, guard) =
+        initialize_networking_from_sockets(processes, sockets, me, threads, Hooks::default())
+            .map_err(|error| {
+                Error::unavailable("the connections between processes cannot be used")
+                    .with_source(error)
+            })?;
+    Ok((builders.into_iter().map(AllocatorBuilder::Tcp).collect(), Box::new(guard)))
 }

@@ -11,7 +11,7 @@ use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::manifest;
 use timely::scheduling::SyncActivator;
 
-use super::message::Handover;
+use super::message::{Failure, Handover};
 use crate::protocol::Part;
 use crate::time::SharedClock;
 use crate::{Error, Result};
@@ -103,6 +103,10 @@ impl Control {
 
     /// Ends the run with an error; the first one wins.
     pub(crate) fn fail(&self, error: Error) {
+        if self.is_over() && !self.has_failed() {
+            // The run had ended well; what breaks while it is taken down does not matter.
+            return;
+        }
         lock(&self.failure).get_or_insert(error);
         self.finish();
     }
@@ -113,6 +117,11 @@ impl Control {
 
     pub(crate) fn take_failure(&self) -> Option<Error> {
         lock(&self.failure).take()
+    }
+
+    /// The failure, to be told to others.
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        lock(&self.failure).as_ref().map(Failure::from)
     }
 
     pub(crate) fn has_failed(&self) -> bool {

@@ -1,287 +1,230 @@
 //! From flags to a run: alone, as a supervisor of children, or as one process of several.
 
+use std::net::ToSocketAddrs;
+use std::process::Command;
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender};
-use isochrone_persistence::ids::{JobName, OperatorId};
-use isochrone_persistence::manifest::{Manifest, Part as ManifestPart};
-use isochrone_persistence::restore::{Declared, Policy, Step};
+use crossbeam_channel::Sender;
 use isochrone_persistence::store::probe;
-use isochrone_persistence::{Result, SharedStore};
+use isochrone_persistence::{Error, ErrorKind, Result};
 
-use super::conductor::{Call, Conductor, Orders, owes_output};
-use super::pace::{Free, Pace};
-use super::process::{Membership, Process};
-use super::splits::Splits;
-use super::takeover::{self, Ground, Takeover};
-use super::tally::Tally;
-use crate::args::RunArgs;
-use crate::dataflow::{builders, plan};
-use crate::flow::{Flow, Plan};
+use super::conductor::Call;
+use super::lead::Company;
+use super::pace::Free;
+use super::ready::Ready;
+use crate::args::{Placement, RunArgs};
+use crate::cluster::orders::{self, Order};
+use crate::cluster::signals::{Signal, Signals};
+use crate::cluster::{
+    Assignment, Hub, Member, RestartPolicy, Secret, SupervisorEvent, mesh, supervise,
+};
+use crate::flow::Flow;
 use crate::job::Job;
-use crate::protocol::{self, Cause, Coordinator, Kind, Ledger, Settings};
-use crate::record::KEY_HASH;
-use crate::summary::{Outcome, RestoreReport, Summary};
-use crate::time::SharedClock;
+use crate::summary::Summary;
 
-/// A job ready to run on a store.
-pub(crate) struct Ready {
-    pub(crate) name: JobName,
-    pub(crate) plan: Plan,
-    pub(crate) declared: Declared,
-    pub(crate) policy: Policy,
-    pub(crate) store: SharedStore,
-    pub(crate) settings: Settings,
-    pub(crate) retain: isochrone_persistence::lineage::Retain,
-    pub(crate) clock: SharedClock,
-    pub(crate) calls: (Sender<Call>, Receiver<Call>),
-    pub(crate) quiet: bool,
-}
+/// Where a supervised process 0 leaves its summary for the supervisor.
+const SUMMARY: &str = "ISOCHRONE_SUMMARY";
 
-/// Runs a job as its flags say.
+/// Runs a job as its flags, or its supervisor, say.
 pub(crate) fn launch<F>(job: Job, args: RunArgs, build: Arc<F>) -> Result<Summary>
 where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
-    let ready = Ready::new(&job, &args, &*build)?;
-    probe::probe(&*ready.store, &format!("{}/", ready.name))?;
-    if let Some(summary) = ready.nothing_to_do()? {
-        return Ok(summary);
+    if let Some(assignment) = Assignment::from_env()? {
+        end_child(run_child(&job, &args, &assignment, build), &assignment)
     }
-    ready.run_alone(args.workers, Arc::new(Free), build)
+    match args.placement()? {
+        Placement::Alone => {
+            let ready = Ready::new(&job, &args, &*build)?;
+            let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            if let Some(summary) = begin(&ready)? {
+                return Ok(summary);
+            }
+            ready.run_alone(args.workers, Arc::new(Free), build)
+        }
+        Placement::Supervisor { processes } => supervise_children(&job, &args, processes, &*build),
+        Placement::Hosted { process, hosts, secret } => {
+            let ready = Ready::new(&job, &args, &*build)?;
+            let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            let seat = Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
+            let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
+            let me = member(&ready, &args, process, processes, secret);
+            run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_default())
+        }
+    }
 }
 
-impl Ready {
-    pub(crate) fn new<F>(job: &Job, args: &RunArgs, build: &F) -> Result<Ready>
-    where
-        F: Fn(&Flow<'_>) -> Result<()>,
-    {
-        let name = job.job_name()?;
-        let plan = plan(&name, job.key_groups, &job.clock, build)?;
-        let declared = Declared {
-            job: name.clone(),
-            key_groups: job.key_groups,
-            key_hash: KEY_HASH.to_owned(),
-            operators: plan.declared(),
-        };
-        let policy = Policy {
-            restore: args.restore.into(),
-            on_damage: args.on_damage.into(),
-            drops: args.drop.clone(),
-        };
-        Ok(Ready {
-            plan,
-            declared,
-            policy,
-            store: job.open_store(args)?,
-            settings: job.settings(args),
-            retain: job.checkpoint.retain,
-            clock: job.clock.clone(),
-            calls: job.calls(),
-            quiet: args.quiet,
-            name,
-        })
-    }
+/// Checks the store, and whether there is anything to do at all.
+fn begin(ready: &Ready) -> Result<Option<Summary>> {
+    probe::probe(&*ready.store, &format!("{}/", ready.name))?;
+    ready.nothing_to_do()
+}
 
-    /// If an earlier run has finished everything and no input has come since: says so.
-    pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
-        let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
-        let Ground::From { manifest, .. } = ground else { return Ok(None) };
-        if !manifest.finished || owes_output(&manifest.operators) || self.has_input(&manifest)? {
-            return Ok(None);
-        }
-        Ok(Some(Summary {
-            outcome: Outcome::NothingToDo,
-            generation: manifest.generation.0,
-            read: 0,
-            written: 0,
-            skipped: 0,
-            checkpoints: Default::default(),
-            restore: RestoreReport { epoch: Some(manifest.epoch.0), ..Default::default() },
-            elapsed_ms: 0,
-        }))
-    }
+/// Where a process of several sits.
+struct Seat {
+    process: u32,
+    /// Where process 0 takes control connections.
+    hub: String,
+    /// Where this process takes data connections; any free port if it says 0.
+    own: String,
+}
 
-    fn has_input(&self, manifest: &Manifest) -> Result<bool> {
-        for (index, _, source) in self.plan.sources() {
-            let splits = splits_of(&takeover::inherit(&self.plan, Some(manifest))[index].part);
-            let known: Vec<String> = splits.iter().map(|split| split.id.clone()).collect();
-            let found = source.discover(&known)?;
-            if !found.new.is_empty() || !found.complete {
-                return Ok(true);
-            }
-            for split in &splits {
-                if !split.finished || source.has_more(split)? {
-                    return Ok(true);
+/// Runs one process of several. Only process 0 has a summary.
+fn run_seat<F>(ready: Ready, seat: &Seat, me: Member, build: Arc<F>) -> Result<Option<Summary>>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
+    if seat.process > 0 {
+        let address = resolve(&seat.own)?;
+        let listener = mesh::listen(address.ip(), address.port())?;
+        return ready.follow(&me, &seat.hub, listener, build).map(|()| None);
+    }
+    if let Some(summary) = begin(&ready)? {
+        // The others need not learn more than that there is nothing to join.
+        return Ok(Some(summary));
+    }
+    let hub = Hub::bind(&*seat.hub)?;
+    let workers = me.workers;
+    let company = Company::gather(me, hub)?;
+    ready.lead(workers, Some(company), Arc::new(Free), build).map(Some)
+}
+
+fn resolve(host: &str) -> Result<std::net::SocketAddr> {
+    let found = host.to_socket_addrs().map_err(|error| {
+        Error::invalid(format!("`{host}` is not an address of this machine")).with_source(error)
+    })?;
+    found.into_iter().next().ok_or_else(|| Error::invalid(format!("`{host}` has no address")))
+}
+
+fn member(ready: &Ready, args: &RunArgs, process: u32, processes: u32, secret: Secret) -> Member {
+    Member {
+        job: ready.name.clone(),
+        fingerprint: ready.fingerprint(),
+        process,
+        processes,
+        workers: args.workers,
+        secret,
+        heartbeat_timeout: args.heartbeat_timeout,
+    }
+}
+
+fn run_child<F>(
+    job: &Job,
+    args: &RunArgs,
+    assignment: &Assignment,
+    build: Arc<F>,
+) -> Result<Option<Summary>>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
+    let Assignment { process, processes, hub, secret, .. } = assignment.clone();
+    let ready = Ready::new(job, args, &*build)?;
+    // The supervisor hears the signals that a terminal sends to all of its processes.
+    let _ignored = Signals::install()?;
+    hear_supervisor(ready.calls.0.clone())?;
+    let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
+    let me = member(&ready, args, process, processes, secret);
+    run_seat(ready, &seat, me, build)
+}
+
+/// A supervised process ends here: its supervisor reads the exit code, and the summary if there is
+/// one. The program goes on in the supervisor.
+fn end_child(end: Result<Option<Summary>>, assignment: &Assignment) -> ! {
+    let code = match end {
+        Ok(summary) => {
+            if let (Some(summary), Some(path)) = (summary, std::env::var_os(SUMMARY)) {
+                let text = serde_json::to_vec(&summary).expect("a summary is plain data");
+                if let Err(error) = std::fs::write(&path, text) {
+                    tracing::warn!(%error, "the summary could not be left for the supervisor");
                 }
             }
+            0
         }
-        Ok(false)
-    }
+        Err(error) => {
+            tracing::error!(process = assignment.process, "{}", error.report());
+            eprintln!("process {}: {}", assignment.process, error.report());
+            i32::from(error.kind().exit_code())
+        }
+    };
+    std::process::exit(code)
+}
 
-    /// Runs all workers in this process.
-    pub(crate) fn run_alone<F>(
-        self,
-        workers: u32,
-        pace: Arc<dyn Pace>,
-        build: Arc<F>,
-    ) -> Result<Summary>
-    where
-        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
-    {
-        let started_ms = self.clock.monotonic_ms();
-        let taken = takeover::take_over(
-            &self.store,
-            &self.plan,
-            &self.declared,
-            &self.policy,
-            &self.clock,
-        )?;
-        let membership = Membership {
-            job: self.name.clone(),
-            generation: taken.lineage.generation(),
-            start: taken.epoch(),
-            groups: self.declared.key_groups,
-            first_worker: 0,
-            workers,
-            store: self.store.clone(),
-            clock: self.clock.clone(),
-            pace: pace.clone(),
-        };
-        let restore = report(&taken);
-        let calls = self.calls.0.clone();
-        let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
-        let (ledger, committers) = self.recover_sinks(&membership, &taken)?;
-        let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
-        let orders: Orders = Arc::new(process.orders());
-        let splits =
-            self.deal_splits(workers, &ledger.manifest_operators(membership.start), &orders)?;
-        let Takeover { lineage, restored, .. } = taken;
-        let (allocators, others) = builders::in_process(workers)?;
-        process.start_workers(&membership, restored, allocators, others, build)?;
-        let now_ms = self.clock.monotonic_ms();
-        let protocol_plan = protocol_plan(&self.plan, workers);
-        let start = membership.start;
-        let mut conductor = Conductor {
-            coordinator: Coordinator::new(self.settings.clone(), protocol_plan, start, now_ms),
-            ledger,
-            lineage,
-            splits,
-            tally: Tally::new(!self.quiet, now_ms),
-            inbox: self.calls.1.clone(),
-            orders,
-            local: process.control.clone(),
-            clock: self.clock.clone(),
-            retain: self.retain,
-            workers,
-            owes: false,
-            requests: Vec::new(),
-        };
-        let end = conductor.run(&*pace);
-        let Conductor { tally, lineage, .. } = conductor;
-        tally.clear_line();
-        let ended = process.end();
-        let outcome = end?;
-        ended?;
-        Ok(summarise(outcome, &tally, lineage.generation().0, restore, started_ms, &self.clock))
+fn supervise_children(
+    job: &Job,
+    args: &RunArgs,
+    processes: u32,
+    build: &dyn Fn(&Flow<'_>) -> Result<()>,
+) -> Result<Summary> {
+    let ready = Ready::new(job, args, &build)?;
+    if let Some(summary) = begin(&ready)? {
+        return Ok(summary);
     }
+    let program = std::env::current_exe().map_err(|error| {
+        Error::unavailable("the program cannot find its own file to start it again")
+            .with_source(error)
+    })?;
+    let file = std::env::temp_dir().join(format!(
+        "isochrone-{}-{}.json",
+        std::process::id(),
+        Secret::random()?.tag()
+    ));
+    let command = |_process, _attempt| {
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1)).env(SUMMARY, &file);
+        command
+    };
+    let policy = RestartPolicy { limit: args.restarts, ..RestartPolicy::default() };
+    let signals = Signals::install()?;
+    let quiet = args.quiet;
+    let ended = supervise(processes, command, policy, &*job.clock, signals.receiver(), |event| {
+        if !quiet {
+            tell(event);
+        }
+    });
+    let text = std::fs::read(&file);
+    // It may never have been written.
+    let _ = std::fs::remove_file(&file);
+    ended?;
+    let summary = text.ok().and_then(|text| serde_json::from_slice(&text).ok());
+    Ok(summary.unwrap_or_default())
+}
 
-    /// Finishes what earlier runs owe, before any writer opens.
-    fn recover_sinks(
-        &self,
-        membership: &Membership,
-        taken: &Takeover,
-    ) -> Result<(Ledger, Committers)> {
-        let operators = taken.operators_of(&self.plan);
-        let mut ledger = Ledger::restore(operators.clone());
-        let mut committers = membership.committers(&self.plan)?;
-        for (index, committer) in &mut committers {
-            if let ManifestPart::Sink { pending } = &operators[*index].part {
-                let effects = pending.iter().map(|pending| pending.effect.clone()).collect();
-                committer.recover(effects, taken.from.is_none())?;
-                ledger.recovered(*index);
+fn tell(event: &SupervisorEvent) {
+    match event {
+        SupervisorEvent::Started { .. } | SupervisorEvent::Stopping => {}
+        SupervisorEvent::Exited(exit) if exit.is_success() => {}
+        SupervisorEvent::Exited(exit) => eprintln!("{exit}"),
+        SupervisorEvent::Restarting { attempt, after_ms } => {
+            eprintln!("all processes start again from the newest checkpoint in {after_ms} ms (attempt {attempt})");
+        }
+    }
+}
+
+/// SIGTERM drains; a second one ends the process at once; SIGUSR1 takes a checkpoint.
+fn hear_signals(calls: Sender<Call>) -> Result<()> {
+    let signals = Signals::install()?;
+    super::process::spawn("isochrone-hearing", move || {
+        for signal in signals.receiver() {
+            match signal {
+                Signal::Stop => drop(calls.send(Call::Stop)),
+                Signal::Checkpoint => drop(calls.send(checkpoint())),
+                Signal::Kill => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
             }
         }
-        Ok((ledger, committers))
-    }
-
-    fn deal_splits(
-        &self,
-        workers: u32,
-        restored: &[isochrone_persistence::manifest::Operator],
-        orders: &Orders,
-    ) -> Result<Splits> {
-        let mut splits = Splits::new(workers);
-        for (index, _, source) in self.plan.sources() {
-            let known = splits_of(&restored[index].part);
-            let due = splits.add(index, source.clone(), known)?;
-            due.iter().for_each(|order| orders(order));
-        }
-        Ok(splits)
-    }
+    })
+    .map(drop)
 }
 
-type Committers = std::collections::BTreeMap<usize, Box<dyn crate::erased::AnyCommitter>>;
-
-fn splits_of(part: &ManifestPart) -> Vec<isochrone_persistence::manifest::Split> {
-    match part {
-        ManifestPart::Source { splits, .. } => splits.clone(),
-        _ => Vec::new(),
-    }
+fn hear_supervisor(calls: Sender<Call>) -> Result<()> {
+    orders::watch_stdin(move |order| match order {
+        Order::Stop => drop(calls.send(Call::Stop)),
+        Order::Checkpoint => drop(calls.send(checkpoint())),
+        Order::Orphaned => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
+    })
 }
 
-fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {
-    use crate::flow::Role;
-    let kind = |role: &Role| match role {
-        Role::Source(_) => Kind::Source,
-        Role::State(_) => Kind::State,
-        Role::Sink(_) => Kind::Sink,
-    };
-    let operators = plan.operators.iter().map(|op| (op.id.clone(), kind(&op.role))).collect();
-    protocol::Plan { operators, workers }
-}
-
-fn report(taken: &Takeover) -> RestoreReport {
-    let Some(from) = &taken.from else { return RestoreReport::default() };
-    let what = |id: &OperatorId, step: &Step| match step {
-        Step::Keep => format!("`{id}`: kept"),
-        Step::Upgrade { from } => format!("`{id}`: upgraded from version {from}"),
-        Step::Rename { from, .. } => format!("`{id}`: taken over from `{from}`"),
-        Step::New => format!("`{id}`: not in the checkpoint, starts empty"),
-        Step::Dropped => format!("`{id}`: dropped"),
-    };
-    let positions = from.operators.iter().flat_map(|operator| {
-        splits_of(&operator.part).into_iter().map(move |split| {
-            let end = if split.finished { " (finished)" } else { "" };
-            format!("`{}` {} at {}{end}", operator.id, split.id, split.position)
-        })
-    });
-    RestoreReport {
-        epoch: Some(from.epoch.0),
-        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
-        positions: positions.collect(),
-        passed_over: taken.passed_over.clone(),
-        loaded: Vec::new(),
-    }
-}
-
-fn summarise(
-    cause: Cause,
-    tally: &Tally,
-    generation: u64,
-    mut restore: RestoreReport,
-    started_ms: u64,
-    clock: &SharedClock,
-) -> Summary {
-    restore.loaded = tally.loaded.clone();
-    Summary {
-        outcome: Outcome::from(cause),
-        generation,
-        read: tally.read(),
-        written: tally.written(),
-        skipped: tally.skipped(),
-        checkpoints: tally.checkpoints.clone(),
-        restore,
-        elapsed_ms: clock.monotonic_ms() - started_ms,
-    }
+/// A request whose answer nobody waits for.
+fn checkpoint() -> Call {
+    let (answer, _) = crossbeam_channel::bounded(1);
+    Call::Checkpoint { savepoint: None, answer }
 }

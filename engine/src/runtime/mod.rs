@@ -11,12 +11,16 @@
 
 pub(crate) mod conductor;
 pub(crate) mod control;
+pub(crate) mod follow;
 pub(crate) mod launch;
+pub(crate) mod lead;
 pub(crate) mod message;
 pub(crate) mod pace;
 pub(crate) mod process;
+pub(crate) mod ready;
 pub(crate) mod restored;
 pub(crate) mod splits;
 pub(crate) mod takeover;
 pub(crate) mod tally;
 pub(crate) mod uploader;
+pub(crate) mod wire;

@@ -63,6 +63,10 @@ impl Membership {
     }
 }
 
+/// How long workers may take to leave after another process was lost.
+const LEAVE_TRIES: u32 = 50;
+const LEAVE_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+
 /// A process at work.
 pub(crate) struct Process {
     pub(crate) control: Arc<Control>,
@@ -139,10 +143,23 @@ impl Process {
     }
 
     /// Waits for the workers and the uploader. The run must be over.
-    pub(crate) fn end(self) -> Result<()> {
+    ///
+    /// Threads of timely that wait for a process that is gone may never end. After a failure of a run
+    /// of several processes they are given a moment and then left behind.
+    pub(crate) fn end(self, alone: bool) -> Result<()> {
         self.control.finish();
+        let patient = alone || !self.control.has_failed();
         if let Some(workers) = self.workers {
-            joined("the workers", workers)??;
+            let waited = (0..LEAVE_TRIES).any(|_| {
+                let ended = patient || workers.is_finished();
+                if !ended {
+                    crossbeam_channel::after(LEAVE_PAUSE).recv().ok();
+                }
+                ended
+            });
+            if waited {
+                joined("the workers", workers)??;
+            }
         }
         let failure = self.control.take_failure();
         // An uploader that has gone needs no end.
@@ -152,7 +169,7 @@ impl Process {
     }
 }
 
-fn spawn<T: Send + 'static>(
+pub(crate) fn spawn<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {

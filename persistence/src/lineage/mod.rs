@@ -4,7 +4,7 @@
 //! by creating the next manifest under a higher generation; every checkpoint is *published* by
 //! creating the next one; old ones are *collected* behind a boundary that is written first.
 //!
-//! What must be decided is in [`attempt`] and [`retention`], which know no store; the rest does
+//! What must be decided is in `attempt.rs` and `retention.rs`, which know no store; the rest does
 //! the reads and writes that they ask for. Knows manifests and names of data; never their content.
 
 mod attempt;

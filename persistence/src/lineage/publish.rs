@@ -63,7 +63,8 @@ pub(super) struct PendingPublish {
 }
 
 impl Lineage {
-    /// Makes a checkpoint exist. What it names must be durable already.
+    /// Makes a checkpoint exist. What it names must be durable already, and be either new or named
+    /// by the newest manifest too: what only older ones name may be collected.
     ///
     /// Fails with `Fenced` if a newer run has taken over: stop, and commit nothing. Fails with
     /// `Unavailable` if the store does not answer: the checkpoint may exist. Then its output must be

@@ -10,9 +10,11 @@ pub fn encode(rows: Rows, identity: &Identity) -> Vec<u8> {
     let mut writer = Writer::new(identity, rows.bytes() + 4 * rows.len());
     for (place, slot) in order.iter().enumerate() {
         let row = rows.row(slot.index as usize);
-        let next = order.get(place + 1).map(|slot| rows.row(slot.index as usize));
-        let replaced = next.is_some_and(|next| (next.group, next.key) == (row.group, row.key));
-        if !replaced {
+        let replaced = |next: &Slot| {
+            (next.group, next.prefix) == (slot.group, slot.prefix)
+                && rows.row(next.index as usize).key == row.key
+        };
+        if !order.get(place + 1).is_some_and(replaced) {
             writer.row(row);
         }
     }

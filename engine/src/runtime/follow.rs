@@ -1,0 +1,134 @@
+//! A process of a run other than process 0: joins, restores its share, works, and does as told.
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, RecvTimeoutError};
+use isochrone_persistence::{Error, Result};
+
+use super::lead::GATHER_TIMEOUT;
+use super::message::{Order, Progress, Report};
+use super::pace::Free;
+use super::process::{Membership, Process};
+use super::ready::Ready;
+use super::restored::Restored;
+use super::wire::{Downward, Start, Upward};
+use crate::cluster::mesh::{self, Party};
+use crate::cluster::{Link, LinkEvent, Member};
+use crate::dataflow::builders;
+use crate::flow::Flow;
+
+/// How often a process says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+
+impl Ready {
+    /// Joins process 0 at `hub` and works until it says that the run is over.
+    pub(crate) fn follow<F>(
+        self,
+        me: &Member,
+        hub: &str,
+        listener: (TcpListener, std::net::SocketAddr),
+        build: Arc<F>,
+    ) -> Result<()>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        let (events, received) = crossbeam_channel::unbounded();
+        let link = Arc::new(Link::join(hub, me, GATHER_TIMEOUT, &events)?);
+        let (listener, address) = listener;
+        link.send(&Upward::Listening { address }.encode())?;
+        let start = await_start(&received)?;
+        let membership = Membership {
+            job: self.name.clone(),
+            generation: start.generation,
+            start: start.epoch,
+            groups: self.declared.key_groups,
+            first_worker: me.process * me.workers,
+            workers: me.workers,
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            pace: Arc::new(Free),
+        };
+        let restored = match &start.from {
+            Some(manifest) => Restored::load(&*self.store, &self.name, &self.plan, manifest)?,
+            None => Restored::default(),
+        };
+        let committers = membership.committers(&self.plan)?;
+        let upward = link.clone();
+        let reporter = Arc::new(move |report| {
+            if let Err(error) = upward.send(&Upward::Report(report).encode()) {
+                // The loss of the link is an event of its own and ends the run.
+                tracing::debug!(%error, "a report was not sent");
+            }
+        });
+        let report = reporter.clone();
+        let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
+        let party = Party {
+            process: me.process,
+            token: start.token.clone(),
+            secret: me.secret.clone(),
+        };
+        let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
+        let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
+        process.start_workers(&membership, restored, allocators, others, build)?;
+        obey(&received, &process, me.process as usize, &*report);
+        process.end(false)
+    }
+}
+
+fn await_start(events: &Receiver<LinkEvent>) -> Result<Start> {
+    let gone = |reason: String| {
+        Error::unavailable(format!("process 0 was lost before the start: {reason}"))
+    };
+    match events.recv_timeout(GATHER_TIMEOUT) {
+        Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes)? {
+            Downward::Start(start) => Ok(*start),
+            Downward::Order(Order::Abort(failure)) => Err(failure.into()),
+            Downward::Order(_) => Err(Error::internal("process 0 gave an order before the start")),
+        },
+        Ok(LinkEvent::Lost { reason, .. }) => Err(gone(reason.to_string())),
+        Err(_) => Err(gone("it said nothing".to_owned())),
+    }
+}
+
+/// Does what process 0 says until the run is over; reports progress and failure.
+fn obey(events: &Receiver<LinkEvent>, process: &Process, index: usize, report: &dyn Fn(Report)) {
+    let (control, obey) = (process.control.clone(), process.orders());
+    let mut told = false;
+    while !control.is_over() || control.has_failed() && !told {
+        if let Some(failure) = control.failure() {
+            report(Report::Failed(failure));
+            told = true;
+            continue;
+        }
+        match events.recv_timeout(PROGRESS_EVERY) {
+            Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes) {
+                Ok(Downward::Order(order)) => {
+                    told |= matches!(order, Order::Abort(_));
+                    obey(&order);
+                }
+                Ok(Downward::Start(_)) => {
+                    control.fail(Error::internal("process 0 started the run twice"));
+                }
+                Err(error) => control.fail(error),
+            },
+            Ok(LinkEvent::Lost { reason, .. }) => {
+                told = true;
+                control.fail(Error::unavailable(format!("process 0 is gone: {reason}")));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                report(Report::Progress(Progress {
+                    process: index,
+                    read: control.records_read(),
+                    written: control.records_written(),
+                    pause_us: control.take_pause_us(),
+                }));
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                told = true;
+                control.fail(Error::unavailable("the link to process 0 is gone"));
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Process 0 of a run: takes the job over, tells the others, and conducts.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::manifest::{self, Part as ManifestPart};
+use isochrone_persistence::{Error, Result};
+
+use super::conductor::{Call, Conductor, Orders};
+use super::message::Order;
+use super::pace::Pace;
+use super::process::{Membership, Process};
+use super::ready::{Ready, protocol_plan, restore_report, splits_of};
+use super::splits::Splits;
+use super::takeover::{self, Takeover};
+use super::tally::Tally;
+use super::wire::{Downward, Start, Upward};
+use crate::cluster::mesh::{self, Party, RunToken};
+use crate::cluster::{Hub, Link, LinkEvent, Member};
+use crate::dataflow::builders;
+use crate::erased::AnyCommitter;
+use crate::flow::Flow;
+use crate::protocol::{Coordinator, Ledger};
+use crate::summary::{Outcome, RestoreReport, Summary};
+
+/// How long all processes together may take to find each other.
+pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
+
+type Committers = BTreeMap<usize, Box<dyn AnyCommitter>>;
+
+/// The other processes of a run.
+pub(crate) struct Company {
+    pub(crate) me: Member,
+    links: Vec<Link>,
+    events: crossbeam_channel::Receiver<LinkEvent>,
+    listener: std::net::TcpListener,
+    address: SocketAddr,
+}
+
+impl Company {
+    /// Waits for the others at the hub.
+    pub(crate) fn gather(me: Member, hub: Hub) -> Result<Company> {
+        let (events, received) = crossbeam_channel::unbounded();
+        let links = hub.gather(&me, GATHER_TIMEOUT, &events)?;
+        let (listener, address) = hub.into_listener();
+        Ok(Company { me, links, events: received, listener, address })
+    }
+
+    /// Waits until each has said where it listens for data.
+    fn addresses(&self) -> Result<Vec<SocketAddr>> {
+        let mut found = vec![None; self.links.len() + 1];
+        found[0] = Some(self.address);
+        while found.iter().any(Option::is_none) {
+            match self.events.recv_timeout(GATHER_TIMEOUT) {
+                Ok(LinkEvent::Frame { process, bytes }) => {
+                    if let Upward::Listening { address } = Upward::decode(&bytes)? {
+                        found[process as usize] = Some(address);
+                    }
+                }
+                Ok(LinkEvent::Lost { process, reason }) => {
+                    return Err(Error::unavailable(format!(
+                        "process {process} was lost before the start: {reason}"
+                    )));
+                }
+                Err(_) => return Err(Error::unavailable("a process did not say where it listens")),
+            }
+        }
+        Ok(found.into_iter().flatten().collect())
+    }
+
+    fn tell(links: &[Link], message: &Downward) {
+        let bytes = message.encode();
+        for link in links {
+            if let Err(error) = link.send(&bytes) {
+                // A lost link is reported by its own event.
+                tracing::debug!(%error, process = link.process(), "an order was not sent");
+            }
+        }
+    }
+}
+
+/// The start of a run: how far it is set up.
+struct Setting {
+    membership: Membership,
+    taken: Takeover,
+    restore: RestoreReport,
+    operators: Vec<manifest::Operator>,
+}
+
+impl Ready {
+    /// Runs all workers in this process.
+    pub(crate) fn run_alone<F>(
+        self,
+        workers: u32,
+        pace: Arc<dyn Pace>,
+        build: Arc<F>,
+    ) -> Result<Summary>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.lead(workers, None, pace, build)
+    }
+
+    /// Runs this process' workers and conducts the run.
+    pub(crate) fn lead<F>(
+        self,
+        workers: u32,
+        company: Option<Company>,
+        pace: Arc<dyn Pace>,
+        build: Arc<F>,
+    ) -> Result<Summary>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        let started_ms = self.clock.monotonic_ms();
+        let setting = self.set(workers, pace.clone())?;
+        let total = workers * company.as_ref().map_or(1, |company| company.me.processes);
+        let calls = self.calls.0.clone();
+        let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
+        let (ledger, committers) = self.recover_sinks(&setting)?;
+        let Setting { membership, taken, restore, .. } = setting;
+        let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
+        let local = process.orders();
+        let (allocators, others, links) = match company {
+            None => {
+                let (allocators, others) = builders::in_process(workers)?;
+                (allocators, others, Arc::new(Vec::new()))
+            }
+            Some(company) => self.assemble(company, &membership, &taken)?,
+        };
+        let told = links.clone();
+        let orders: Orders = Arc::new(move |order: &Order| {
+            local(order);
+            Company::tell(&told, &Downward::Order(order.clone()));
+        });
+        let restored_operators = ledger.manifest_operators(membership.start);
+        let splits = self.deal_splits(total, &restored_operators, &orders)?;
+        let Takeover { lineage, restored, .. } = taken;
+        process.start_workers(&membership, restored, allocators, others, build)?;
+        let now_ms = self.clock.monotonic_ms();
+        let plan = protocol_plan(&self.plan, total);
+        let settings = self.settings.clone();
+        let mut conductor = Conductor {
+            coordinator: Coordinator::new(settings, plan, membership.start, now_ms),
+            ledger,
+            lineage,
+            splits,
+            tally: Tally::new(!self.quiet, now_ms),
+            inbox: self.calls.1.clone(),
+            orders,
+            local: process.control.clone(),
+            clock: self.clock.clone(),
+            retain: self.retain,
+            workers: total,
+            owes: false,
+            requests: Vec::new(),
+        };
+        let end = conductor.run(&*pace);
+        conductor.tally.clear_line();
+        let ended = process.end(links.is_empty());
+        let outcome = end?;
+        ended?;
+        Ok(summarise(Outcome::from(outcome), &conductor, restore, started_ms))
+    }
+
+    /// Takes the job over; from here on no older run can publish or commit.
+    fn set(&self, workers: u32, pace: Arc<dyn Pace>) -> Result<Setting> {
+        let (plan, declared, policy) = (&self.plan, &self.declared, &self.policy);
+        let taken = takeover::take_over(&self.store, plan, declared, policy, &self.clock)?;
+        let membership = Membership {
+            job: self.name.clone(),
+            generation: taken.lineage.generation(),
+            start: taken.epoch(),
+            groups: self.declared.key_groups,
+            first_worker: 0,
+            workers,
+            store: self.store.clone(),
+            clock: self.clock.clone(),
+            pace,
+        };
+        let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
+        Ok(Setting { membership, taken, restore, operators })
+    }
+
+    /// Finishes what earlier runs owe, before any writer opens.
+    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers)> {
+        let mut ledger = Ledger::restore(setting.operators.clone());
+        let mut committers = setting.membership.committers(&self.plan)?;
+        for (index, committer) in &mut committers {
+            if let ManifestPart::Sink { pending } = &setting.operators[*index].part {
+                let effects = pending.iter().map(|pending| pending.effect.clone()).collect();
+                committer.recover(effects, setting.taken.from.is_none())?;
+                ledger.recovered(*index);
+            }
+        }
+        Ok((ledger, committers))
+    }
+
+    /// Tells the others where the run begins and connects with them.
+    fn assemble(
+        &self,
+        company: Company,
+        membership: &Membership,
+        taken: &Takeover,
+    ) -> Result<(Vec<builders::AllocatorBuilder>, Box<dyn std::any::Any + Send>, Arc<Vec<Link>>)>
+    {
+        let addresses = company.addresses()?;
+        let token = RunToken::new(&self.name, membership.generation)?;
+        let start = Start {
+            token: token.clone(),
+            addresses: addresses.clone(),
+            generation: membership.generation,
+            epoch: membership.start,
+            from: taken.from.clone(),
+        };
+        let Company { me, links, events, listener, .. } = company;
+        Company::tell(&links, &Downward::Start(Box::new(start)));
+        let party = Party { process: me.process, token, secret: me.secret.clone() };
+        let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
+        let (allocators, others) = builders::across(sockets, me.process, membership.workers)?;
+        listen_to(events, self.calls.0.clone())?;
+        Ok((allocators, others, Arc::new(links)))
+    }
+
+    fn deal_splits(
+        &self,
+        workers: u32,
+        restored: &[manifest::Operator],
+        orders: &Orders,
+    ) -> Result<Splits> {
+        let mut splits = Splits::new(workers);
+        for (index, _, source) in self.plan.sources() {
+            let known = splits_of(&restored[index].part);
+            let due = splits.add(index, source.clone(), known)?;
+            due.iter().for_each(|order| orders(order));
+        }
+        Ok(splits)
+    }
+}
+
+/// Passes on what the other processes say, on a thread that ends with their links.
+fn listen_to(
+    events: crossbeam_channel::Receiver<LinkEvent>,
+    calls: crossbeam_channel::Sender<Call>,
+) -> Result<()> {
+    let pass_on = move || {
+        for event in events {
+            let call = match event {
+                LinkEvent::Frame { process, bytes } => match Upward::decode(&bytes) {
+                    Ok(Upward::Report(report)) => Call::Report(report),
+                    Ok(Upward::Listening { .. }) => continue,
+                    Err(error) => Call::Lost { process: process as usize, reason: error.report() },
+                },
+                LinkEvent::Lost { process, reason } => {
+                    Call::Lost { process: process as usize, reason: reason.to_string() }
+                }
+            };
+            if calls.send(call).is_err() {
+                return;
+            }
+        }
+    };
+    super::process::spawn("isochrone-listener", pass_on).map(drop)
+}
+
+fn summarise(
+    outcome: Outcome,
+    conductor: &Conductor,
+    mut restore: RestoreReport,
+    started_ms: u64,
+) -> Summary {
+    let tally = &conductor.tally;
+    restore.loaded = tally.loaded.clone();
+    Summary {
+        outcome,
+        generation: conductor.lineage.generation().0,
+        read: tally.read(),
+        written: tally.written(),
+        skipped: tally.skipped(),
+        checkpoints: tally.checkpoints.clone(),
+        restore,
+        elapsed_ms: conductor.clock.monotonic_ms() - started_ms,
+    }
+}
+

@@ -1,0 +1,168 @@
+//! A job ready to run: what it declares, its store and its settings; and whether there is anything
+//! to do.
+
+use crossbeam_channel::{Receiver, Sender};
+use isochrone_persistence::ids::{JobName, OperatorId};
+use isochrone_persistence::lineage::Retain;
+use isochrone_persistence::manifest::{Manifest, Part as ManifestPart, Split};
+use isochrone_persistence::restore::{self, Declared, Policy, StateType, Step};
+use isochrone_persistence::{Result, SharedStore};
+
+use super::conductor::{Call, owes_output};
+use super::takeover::{self, Ground, Takeover};
+use crate::args::RunArgs;
+use crate::cluster::Fingerprint;
+use crate::dataflow::plan;
+use crate::flow::{Flow, Plan, Role};
+use crate::job::Job;
+use crate::protocol::{self, Kind, Settings};
+use crate::record::KEY_HASH;
+use crate::summary::{Outcome, RestoreReport, Summary};
+use crate::time::SharedClock;
+
+/// A job ready to run on a store.
+pub(crate) struct Ready {
+    pub(crate) name: JobName,
+    pub(crate) plan: Plan,
+    pub(crate) declared: Declared,
+    pub(crate) policy: Policy,
+    pub(crate) store: SharedStore,
+    pub(crate) settings: Settings,
+    pub(crate) retain: Retain,
+    pub(crate) clock: SharedClock,
+    pub(crate) calls: (Sender<Call>, Receiver<Call>),
+    pub(crate) quiet: bool,
+}
+
+impl Ready {
+    pub(crate) fn new<F>(job: &Job, args: &RunArgs, build: &F) -> Result<Ready>
+    where
+        F: Fn(&Flow<'_>) -> Result<()>,
+    {
+        let name = job.job_name()?;
+        let plan = plan(&name, job.key_groups, &job.clock, build)?;
+        let declared = Declared {
+            job: name.clone(),
+            key_groups: job.key_groups,
+            key_hash: KEY_HASH.to_owned(),
+            operators: plan.declared(),
+        };
+        let policy = Policy {
+            restore: args.restore.into(),
+            on_damage: args.on_damage.into(),
+            drops: args.drop.clone(),
+        };
+        Ok(Ready {
+            plan,
+            declared,
+            policy,
+            store: job.open_store(args)?,
+            settings: job.settings(args),
+            retain: job.checkpoint.retain,
+            clock: job.clock.clone(),
+            calls: job.calls(),
+            quiet: args.quiet,
+            name,
+        })
+    }
+
+    /// What all processes of a run must agree on: the job, its operators and settings.
+    pub(crate) fn fingerprint(&self) -> Fingerprint {
+        let Declared { job, key_groups, key_hash, operators } = &self.declared;
+        let operators: Vec<_> = operators
+            .iter()
+            .map(|operator| (&operator.id, &operator.renamed_from, kind_text(&operator.kind)))
+            .collect();
+        let text = format!("{job} {key_groups} {key_hash} {operators:?} {:?}", self.settings);
+        Fingerprint::of(text.as_bytes())
+    }
+
+    /// If an earlier run has finished everything and no input has come since: says so.
+    pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
+        let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
+        let Ground::From { manifest, .. } = ground else { return Ok(None) };
+        if !manifest.finished || owes_output(&manifest.operators) || self.has_input(&manifest)? {
+            return Ok(None);
+        }
+        Ok(Some(Summary {
+            outcome: Outcome::NothingToDo,
+            generation: manifest.generation.0,
+            read: 0,
+            written: 0,
+            skipped: 0,
+            checkpoints: Default::default(),
+            restore: RestoreReport { epoch: Some(manifest.epoch.0), ..Default::default() },
+            elapsed_ms: 0,
+        }))
+    }
+
+    fn has_input(&self, manifest: &Manifest) -> Result<bool> {
+        for (index, _, source) in self.plan.sources() {
+            let splits = splits_of(&takeover::inherit(&self.plan, Some(manifest))[index].part);
+            let known: Vec<String> = splits.iter().map(|split| split.id.clone()).collect();
+            let found = source.discover(&known)?;
+            if !found.new.is_empty() || !found.complete {
+                return Ok(true);
+            }
+            for split in &splits {
+                if !split.finished || source.has_more(split)? {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
+    }
+
+}
+
+pub(crate) fn splits_of(part: &ManifestPart) -> Vec<Split> {
+    match part {
+        ManifestPart::Source { splits, .. } => splits.clone(),
+        _ => Vec::new(),
+    }
+}
+
+pub(crate) fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {
+    let kind = |role: &Role| match role {
+        Role::Source(_) => Kind::Source,
+        Role::State(_) => Kind::State,
+        Role::Sink(_) => Kind::Sink,
+    };
+    let operators = plan.operators.iter().map(|op| (op.id.clone(), kind(&op.role))).collect();
+    protocol::Plan { operators, workers }
+}
+
+pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
+    let Some(from) = &taken.from else { return RestoreReport::default() };
+    let what = |id: &OperatorId, step: &Step| match step {
+        Step::Keep => format!("`{id}`: kept"),
+        Step::Upgrade { from } => format!("`{id}`: upgraded from version {from}"),
+        Step::Rename { from, .. } => format!("`{id}`: taken over from `{from}`"),
+        Step::New => format!("`{id}`: not in the checkpoint, starts empty"),
+        Step::Dropped => format!("`{id}`: dropped"),
+    };
+    let positions = from.operators.iter().flat_map(|operator| {
+        splits_of(&operator.part).into_iter().map(move |split| {
+            let end = if split.finished { " (finished)" } else { "" };
+            format!("`{}` {} at {}{end}", operator.id, split.id, split.position)
+        })
+    });
+    RestoreReport {
+        epoch: Some(from.epoch.0),
+        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
+        positions: positions.collect(),
+        passed_over: taken.passed_over.clone(),
+        loaded: Vec::new(),
+    }
+}
+
+
+fn kind_text(kind: &restore::Kind) -> String {
+    match kind {
+        restore::Kind::Source => "source".to_owned(),
+        restore::Kind::Sink => "sink".to_owned(),
+        restore::Kind::State(StateType { version, shape, codec, .. }) => {
+            format!("state {version} {shape} {codec}")
+        }
+    }
+}
