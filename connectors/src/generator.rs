@@ -87,6 +87,12 @@ impl<T: Record> Generator<T, ()> {
     }
 
     /// `count` records, each made of its number: 0, 1, 2 and so on.
+    ///
+    /// ```
+    /// use isochrone_connectors::generator::{Generator, mix};
+    /// let orders = Generator::counting(1_000, |number| (number, mix(number) % 100));
+    /// # let _ = orders;
+    /// ```
     pub fn counting<F: Fn(u64) -> T + 'static>(count: u64, record: F) -> Generator<T, F> {
         Generator { count, splits: 1, pace: None, record: Arc::new(record), item: PhantomData }
     }
@@ -94,6 +100,14 @@ impl<T: Record> Generator<T, ()> {
 
 impl<T, F> Generator<T, F> {
     /// Into how many ranges the numbers are cut, for as many workers; 1 unless told.
+    ///
+    /// ```
+    /// use isochrone_connectors::generator::Generator;
+    /// use isochrone_engine::connector::Source;
+    /// let source = Generator::counting(10, |number| number).splits(4);
+    /// assert_eq!(source.discover(&[])?.new[1].position.next, 2);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     #[must_use]
     pub fn splits(mut self, splits: u64) -> Self {
         self.splits = splits.max(1);

@@ -1,4 +1,5 @@
 //! Files that grow, shrink, are replaced, deleted or missing.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod common;
 
@@ -154,6 +155,21 @@ fn a_followed_file_may_start_empty() {
     assert_idle(reader.poll(&mut batch, 10).unwrap());
     assert_eq!(batch.items, [Row { n: 1 }]);
     assert_eq!(reader.position().line, Some(3));
+}
+
+#[test]
+fn a_position_behind_what_has_grown_can_be_opened_again() {
+    let (_folder, path) = file("one\n");
+    let source = Files::at(&path).follow(true).text();
+    let (_, mut reader) = open(&source);
+    for length in [1, 100, 5_000, 1] {
+        poll(&mut reader);
+        append(&path, &"x".repeat(length));
+        append(&path, "\ny\n");
+        assert_eq!(poll(&mut reader).0.len(), 2);
+        reader = reopen(&source, &reader.position()).unwrap();
+    }
+    assert_idle(poll(&mut reader).1);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! What each kind of content of a file becomes.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod common;
 

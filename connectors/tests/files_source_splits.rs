@@ -1,4 +1,5 @@
 //! The same records whatever the splits, the size of batches and the place of a restart.
+#![expect(clippy::unwrap_used, reason = "a failure fails the test")]
 
 mod common;
 
@@ -174,6 +175,22 @@ fn large_files_are_cut_at_record_boundaries_and_the_cut_has_stable_names() {
 }
 
 #[test]
+fn a_record_that_starts_where_a_cut_is_wanted_starts_the_split() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, header) in [("a.txt", ""), ("a.csv", "a\n")] {
+        let path = write(folder.path(), name, format!("{header}{}", "123456789\n".repeat(9)));
+        let bytes = 30 + header.len() as u64;
+        let files = Files::at(path).split_bytes(bytes);
+        let start = if header.is_empty() {
+            files.text().discover(&[]).unwrap().new[1].position.offset
+        } else {
+            files.csv::<(u64,)>().discover(&[]).unwrap().new[1].position.offset
+        };
+        assert_eq!(start, bytes);
+    }
+}
+
+#[test]
 fn files_keep_the_contract_of_sources() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), "a.txt", "\u{feff}one\r\n\ntwo\n");
@@ -194,6 +211,16 @@ fn malformed_pieces_keep_their_place_whatever_the_start() {
     check_source(source, &[1, 3, 4]);
     check_source(|| Files::at(&path).record_bytes_max(10).split_bytes(5).json::<u8>(), &[1, 3, 4]);
     assert_eq!(read(&source()).unwrap().malformed.len(), 3);
+}
+
+/// What was shown of a long piece depended once on where a block of the file ended.
+#[test]
+fn long_pieces_look_alike_whatever_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = |words: u32| (0..words).map(|word| format!("{word:05}")).collect::<String>();
+    let lines: Vec<String> = (1000..1150).map(line).collect();
+    let path = write(folder.path(), "a.txt", lines.join("\n"));
+    check_source(|| Files::at(&path).record_bytes_max(100).text(), &[]);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use isochrone_engine::ErrorKind;
-use isochrone_engine::args::{OnDamage, Placement, Restore, RunArgs};
+use isochrone_engine::args::{Placement, RunArgs};
 
 fn hosted(folder: &Path, process: u32, hosts: &str) -> RunArgs {
     let path = folder.join("hosts");
@@ -113,6 +113,7 @@ fn hosts_that_others_can_reach_need_a_secret_that_others_cannot_read() {
 #[cfg(feature = "cli")]
 mod cli {
     use clap::Parser;
+    use isochrone_engine::args::{OnDamage, Restore};
 
     use super::*;
 

@@ -136,3 +136,49 @@ impl RecordEnd {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Byte after byte, keeping all flags by hand.
+    fn naive_end(data: &[u8]) -> Option<usize> {
+        let (mut quoted, mut at) = (false, 0);
+        let mut start_of_field = true;
+        while at < data.len() {
+            let doubled = quoted && data[at] == b'"' && data.get(at + 1) == Some(&b'"');
+            match data[at] {
+                b'"' if doubled => at += 1,
+                b'"' if quoted => quoted = false,
+                b'"' if start_of_field => quoted = true,
+                b'\n' if !quoted => return Some(at),
+                _ => {}
+            }
+            start_of_field = !quoted && data[at] == b',';
+            at += 1;
+        }
+        None
+    }
+
+    proptest! {
+        #[test]
+        fn the_end_of_a_record_is_the_same_however_its_bytes_arrive(
+            data in prop::collection::vec(prop::sample::select(&b"\"\"\"\n,a"[..]), 0..40),
+            piece in 1usize..5,
+            drop in any::<bool>(),
+        ) {
+            let mut end = RecordEnd::new(Framing::Quoted { delimiter: b',' });
+            let (mut from, mut to, mut found) = (0, 0, None);
+            while to < data.len() && found.is_none() {
+                to = data.len().min(to + piece);
+                found = end.find(&data[from..to]).map(|at| from + at);
+                if drop && found.is_none() {
+                    from += end.droppable();
+                }
+            }
+            prop_assert_eq!(found, naive_end(&data));
+        }
+    }
+}

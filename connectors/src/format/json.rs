@@ -70,6 +70,6 @@ impl<T: Record> Decoder for JsonDecoder<T> {
 /// A record is one line, so that only the column says something.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.split(" at line ").next().unwrap_or(&text);
+    let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
     format!("{what} at column {}", error.column())
 }

@@ -247,3 +247,29 @@ fn untimed(stream: &TcpStream) -> Result<()> {
     let set = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
     set.map_err(|error| Error::unavailable("a data connection broke at once").with_source(error))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_higher_process_of_the_same_set_that_means_us_is_let_in() {
+        let token = RunToken::new(&JobName::new("risk").unwrap(), Generation(1)).unwrap();
+        let me = Party { process: 1, token: token.clone(), secret: Secret::open() };
+        let admitted = |from, to, processes| {
+            check(&me, 4, &Claim { token: token.clone(), from, to, processes }).ok()
+        };
+        for (from, to, processes, expected) in [
+            (2, 1, 4, Some(2)),
+            (3, 1, 4, Some(3)),
+            (0, 1, 4, None),
+            (1, 1, 4, None),
+            (4, 1, 4, None),
+            (u32::MAX, 1, 4, None),
+            (2, 0, 4, None),
+            (2, 1, 5, None),
+        ] {
+            assert_eq!(admitted(from, to, processes), expected, "{from} to {to} of {processes}");
+        }
+    }
+}

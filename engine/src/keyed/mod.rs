@@ -11,6 +11,8 @@ mod plain;
 mod process;
 mod schedule;
 mod table;
+#[cfg(test)]
+mod twins;
 
 pub use count::Count;
 pub use dedup::{Dedup, Seen};

@@ -25,7 +25,11 @@ use crate::time::EventTime;
 ///     type State = (u64, i64);
 ///     type Out = (u64, u64);
 ///
-///     fn on_record(&self, mut cx: Context<'_, u64, (u64, i64)>, _: ()) -> Option<(u64, u64)> {
+///     fn on_record(
+///         &self,
+///         mut cx: Context<'_, u64, (u64, i64)>,
+///         _: (),
+///     ) -> impl IntoIterator<Item = (u64, u64)> {
 ///         let (clicks, end) = cx.state;
 ///         cx.timer.cancel(EventTime(*end));
 ///         (*clicks, *end) = (*clicks + 1, cx.now.0 + 1000);
@@ -33,7 +37,10 @@ use crate::time::EventTime;
 ///         None
 ///     }
 ///
-///     fn on_timer(&self, cx: Context<'_, u64, (u64, i64)>) -> Option<(u64, u64)> {
+///     fn on_timer(
+///         &self,
+///         cx: Context<'_, u64, (u64, i64)>,
+///     ) -> impl IntoIterator<Item = (u64, u64)> {
 ///         let (clicks, _) = std::mem::take(cx.state);
 ///         Some((*cx.key, clicks))
 ///     }

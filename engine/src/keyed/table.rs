@@ -7,7 +7,7 @@ use crate::keyed::logic::{Logic, Outputs, Step};
 use crate::keyed::schedule::Schedule;
 use crate::record::{Key, KeyHash, Record};
 use crate::state::codec;
-use crate::state::keyspace::Keyspace;
+use crate::state::keyspace::{Keyspace, WARM};
 use crate::state::rows::Rows;
 use crate::state::shape::Shape;
 use crate::state::slot::Slot;
@@ -65,8 +65,10 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     ) {
         assert_eq!(items.len(), hashes.len(), "one hash for each record");
         assert!(times.is_empty() || times.len() == items.len(), "one time for each record or none");
-        self.keyspace.warm(hashes);
         for (place, (key, record)) in items.drain(..).enumerate() {
+            if place % WARM == 0 {
+                self.keyspace.warm(&hashes[place..hashes.len().min(place + WARM)]);
+            }
             let (hash, time) = (hashes[place], times.get(place).copied());
             self.current = Some(hash);
             let Table { keyspace, logic, schedule, .. } = self;
@@ -195,8 +197,9 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     /// After a panic of the user's code has unwound through this table: the key that it was
     /// working on, as JSON.
     pub fn failing_key(&self) -> Option<String> {
-        let key = self.keyspace.key_of(self.current?)?;
-        Some(serde_json::to_string(key).unwrap_or_else(|_| String::from("(not printable)")))
+        let print = |key: &K| serde_json::to_string(key).unwrap_or("(not printable)".to_owned());
+        let encoding = self.keyspace.failing_key().map(|key| print(&key));
+        encoding.or_else(|| self.keyspace.key_of(self.current?).map(print))
     }
 }
 

@@ -23,7 +23,8 @@ pub use vocabulary::{Action, Cause, Event, Kind, Part, Plan, Settings};
 /// - Requests that come while a checkpoint runs share the next one, unless their savepoint labels
 ///   differ. A request whose checkpoint is abandoned is answered with the reason.
 /// - The final checkpoint follows when all sources ended or at `Stop`, again if it is abandoned.
-///   Nothing is triggered after it; requests are answered with it.
+///   Nothing is triggered after it; requests are answered with it. It is to be taken aligned, see
+///   [`Cause::is_final`].
 /// - An acknowledgement or failure that comes late, for an abandoned checkpoint, is accepted in
 ///   silence: what it left durable is the ledger's affair.
 ///

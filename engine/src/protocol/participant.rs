@@ -54,6 +54,9 @@ pub enum Step {
 /// - After any event, `next` is called until it answers `None`, and each step is carried out in
 ///   full before the next call. Batches that come up between `Freeze` and `Drain` are stashed, so
 ///   that those of one sender stay in order.
+/// - Acknowledgements keep the order of the freezes; what could not be made durable for one epoch is
+///   carried into the next one's. Whether an epoch was abandoned makes no difference to that.
+/// - Records are sent on under `current`, also those of a log.
 /// - A trigger comes over the control plane, never behind data. Without one, a record or frontier
 ///   from behind a cut announces it too; such a cut is aligned until its trigger says otherwise.
 ///

@@ -47,7 +47,7 @@ fn hash_is_the_documented_one_however_the_codec_cuts_the_bytes() {
         assert_eq!(KeyHash::of_bytes(&bytes), slow_hash(&bytes));
         let number = u64::MAX >> (len % 64);
         let key = (len, &bytes, number, len.is_multiple_of(3), number as u16, (number as i32, 'x'));
-        let plain = bincode::serde::encode_to_vec(&key, bincode::config::standard()).unwrap();
+        let plain = bincode::serde::encode_to_vec(key, bincode::config::standard()).unwrap();
         assert_eq!(hash_of(&key), slow_hash(&plain));
     }
 }

@@ -78,3 +78,54 @@ impl bincode::enc::write::Writer for Appender<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn bytes_that_are_cut_or_left_over_or_claim_too_much_are_corrupt() {
+        let value = (vec![1_u64, 300, u64::MAX], "text".to_owned(), Some(-5_i64));
+        let bytes = encode(&value).unwrap();
+        type Value = (Vec<u64>, String, Option<i64>);
+        assert_eq!(decode::<Value>(&bytes).unwrap(), value);
+        for end in 0..bytes.len() {
+            let error = decode::<Value>(&bytes[..end]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+        assert!(decode::<Value>(&[&bytes[..], &[0]].concat()).is_err());
+        for claim in [1_u64 << 31, 1 << 40, u64::MAX] {
+            let bytes = [encode(&claim).unwrap(), vec![7; 20]].concat();
+            assert!(decode::<Vec<u8>>(&bytes).is_err());
+            assert!(decode::<String>(&bytes).is_err());
+            assert!(decode::<Vec<u64>>(&bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_value_that_does_not_encode_appends_nothing() {
+        struct Half;
+        impl Serialize for Half {
+            fn serialize<S: serde::Serializer>(
+                &self,
+                to: S,
+            ) -> std::result::Result<S::Ok, S::Error> {
+                use serde::ser::{Error, SerializeTuple};
+                to.serialize_tuple(2)?.serialize_element(&1_u8)?;
+                Err(S::Error::custom("only half"))
+            }
+        }
+        let mut bytes = vec![9];
+        assert_eq!(encode_into(&Half, &mut bytes).unwrap_err().kind(), ErrorKind::Invalid);
+        assert_eq!(bytes, [9]);
+    }
+
+    /// Bytes of all state ever stored: must not change with a release of the codec.
+    #[test]
+    fn encoding_never_changes() {
+        let value = (250_u8, 300_u32, -1_i64, "ab", Some(true), None::<u8>, [1_u64 << 40]);
+        let hex: String = encode(&value).unwrap().iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "fafb2c010102616201010 0fd0000000000010000".replace(' ', ""));
+    }
+}

@@ -47,6 +47,7 @@ struct Snapshot {
     rows: Rows,
     key: KeyBuffer,
     row_key: Vec<u8>,
+    encoding: bool,
 }
 
 impl Snapshot {
@@ -54,11 +55,17 @@ impl Snapshot {
     fn encode<K: Key, V: Slot>(&mut self, group: KeyGroup, entry: &mut Entry<K, V>) {
         if !entry.mark.is_vacant() || entry.mark.is_stored() {
             row_key_of(self.key.encode(&entry.key), &mut self.row_key);
+            self.encoding = true;
             entry.value.save(group, &self.row_key, &mut self.rows);
+            self.encoding = false;
         }
         entry.mark.set_stored(!entry.mark.is_vacant());
     }
 }
+
+/// How many keys [`warm`](Keyspace::warm) is best given at a time: their places fit the nearest
+/// cache.
+pub const WARM: usize = 128;
 
 const DIRTY_MIN: usize = 4096;
 
@@ -82,10 +89,13 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// Touches the places of keys about to be updated, so that the waits for memory overlap.
     #[inline]
     pub fn warm(&self, hashes: &[KeyHash]) {
-        let mut touched = 0_usize;
+        // No branch may depend on what is read: a wrong guess would wait for the memory.
+        let mut touched = 0_u8;
         for &hash in hashes {
             let table = &self.tables[usize::from(self.group(hash).0)];
-            touched += usize::from(table.find(hash.0, |entry| entry.mark.is_stored()).is_some());
+            if let Some(entry) = table.find(hash.0, |_| true) {
+                touched ^= entry.mark.bits();
+            }
         }
         std::hint::black_box(touched);
     }
@@ -152,6 +162,13 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
         table.find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
     }
 
+    /// After a panic in a user's `Serialize` has unwound through a snapshot: the key whose value
+    /// it was.
+    pub fn failing_key(&self) -> Option<K> {
+        let Snapshot { key, encoding, .. } = &self.snapshot;
+        encoding.then(|| codec::decode(key.bytes()).ok()).flatten()
+    }
+
     /// Ends the epoch: what changed in it becomes the snapshot, as it is now. Takes no time that
     /// depends on the number of keys, provided that the snapshot before is done; otherwise that
     /// one is finished first. Rows not taken yet become part of the new snapshot.
@@ -163,7 +180,10 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// Encodes up to so many keys of the snapshot. Returns whether it is complete.
     pub fn snapshot_step(&mut self, max_keys: usize) -> bool {
-        for _ in 0..max_keys {
+        for left in (1..=max_keys).rev() {
+            if left % WARM == 0 || left == max_keys {
+                self.warm(&self.frozen[self.frozen.len().saturating_sub(WARM.min(left))..]);
+            }
             let Some(hash) = self.frozen.pop() else { break };
             self.encode_frozen(hash);
         }

@@ -83,3 +83,26 @@ pub fn split_row_key(row_key: &[u8]) -> Result<(&[u8], &[u8])> {
     }
     Err(cut())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_keys_split_into_what_they_were_made_of_at_every_length() {
+        for len in [0, 1, 2, 127, 128, 129, 300, 16_384, 70_000] {
+            let (key, mut row_key) = (vec![0xfe; len], Vec::new());
+            row_key_of(&key, &mut row_key);
+            assert_eq!(split_row_key(&row_key).unwrap(), (&key[..], &[][..]));
+            row_key.extend_from_slice(b"sub");
+            assert_eq!(split_row_key(&row_key).unwrap(), (&key[..], &b"sub"[..]));
+        }
+    }
+
+    #[test]
+    fn row_keys_cut_short_are_corrupt() {
+        for bytes in [&[][..], &[1], &[0x80], &[5, 1, 2], &[0xff, 0xff, 0xff, 0xff, 0xff, 1]] {
+            assert_eq!(split_row_key(bytes).unwrap_err().kind(), crate::ErrorKind::Corrupt);
+        }
+    }
+}

@@ -7,6 +7,9 @@ use isochrone_engine::Result;
 use super::BLOCK_BYTES;
 use super::identity::{self, FileIdentity, HEAD_BYTES, TAIL_BYTES};
 
+/// Bytes read at a time where no more are known to be there.
+const SMALL_BYTES: usize = 8 * 1024;
+
 /// The bytes of a file from some offset on.
 #[derive(Debug)]
 pub(super) struct Blocks {
@@ -96,7 +99,8 @@ impl Blocks {
     pub(super) fn fill(&mut self) -> Result<bool> {
         self.drop_consumed();
         let at = self.read_to();
-        let wanted = self.end.saturating_sub(at).min(BLOCK_BYTES as u64) as usize;
+        let known = self.size.saturating_sub(at).clamp(SMALL_BYTES as u64, BLOCK_BYTES as u64);
+        let wanted = self.end.saturating_sub(at).min(known) as usize;
         if wanted == 0 {
             return Ok(false);
         }
@@ -132,10 +136,18 @@ impl Blocks {
     }
 
     /// The length of the open file, whether or not it still has its name.
-    pub(super) fn length_now(&self) -> Result<u64> {
+    pub(super) fn length_now(&mut self) -> Result<u64> {
         let found =
             self.file.metadata().map_err(|error| identity::unreadable(&self.path, error))?;
+        self.size = self.size.max(found.len());
         Ok(found.len())
+    }
+
+    /// Gives back memory while there is nothing to read: many files may be followed.
+    pub(super) fn release(&mut self) {
+        self.drop_consumed();
+        self.buffer.truncate(self.filled);
+        self.buffer.shrink_to_fit();
     }
 
     pub(super) fn inode(&self) -> Option<u64> {

@@ -71,6 +71,13 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 impl Files {
     /// Files by a path or a pattern. Nothing is looked at yet.
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// use isochrone_engine::connector::Source;
+    /// let error = Files::at("no/such/*.csv").text().discover(&[]).unwrap_err();
+    /// assert_eq!(error.to_string(), "no file matches input `no/such/*.csv`");
+    /// ```
     pub fn at(path: impl AsRef<Path>) -> Files {
         Files {
             settings: Settings {
@@ -86,7 +93,14 @@ impl Files {
 
     /// Whether to wait for more: for lines appended to a file, for files that appear in a directory
     /// or come to match a pattern. A last line waits for its line feed. Files may only grow; one
-    /// that was read to its end may be deleted, and its name is not used again.
+    /// that was read to its end may be deleted, and its name is not used again. Without this, a file
+    /// is read to the end that it has when the reader comes there.
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// let log = Files::at("/var/log/app.jsonl").follow(true).json::<(u64, String)>();
+    /// # let _ = log;
+    /// ```
     #[must_use]
     pub fn follow(mut self, follow: bool) -> Files {
         self.settings.follow = follow;
@@ -95,6 +109,12 @@ impl Files {
 
     /// About how many bytes of a large file make a split, so that all workers read it; 32 MiB
     /// unless told. A file that is followed is one split.
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// let lines = Files::at("large.txt").split_bytes(256 * 1024 * 1024).text();
+    /// # let _ = lines;
+    /// ```
     #[must_use]
     pub fn split_bytes(mut self, bytes: u64) -> Files {
         self.settings.split_bytes = bytes.max(1);
@@ -102,6 +122,12 @@ impl Files {
     }
 
     /// Longest record; 1 MiB unless told. A longer one is malformed and is not held in memory.
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// let lines = Files::at("long.txt").record_bytes_max(64 * 1024 * 1024).text();
+    /// # let _ = lines;
+    /// ```
     #[must_use]
     pub fn record_bytes_max(mut self, bytes: usize) -> Files {
         self.settings.record_bytes_max = bytes;
@@ -109,16 +135,35 @@ impl Files {
     }
 
     /// One JSON value to a line.
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// let pairs = Files::at("pairs.jsonl").json::<(String, i64)>();
+    /// # let _ = pairs;
+    /// ```
     pub fn json<T: Record>(self) -> FileSource<T, Json<T>> {
         self.format(Json::default())
     }
 
-    /// Comma-separated values below a header in each file.
+    /// Comma-separated values below a header in each file; see [`Csv`].
+    ///
+    /// ```
+    /// use isochrone_connectors::files::Files;
+    /// #[derive(Clone, serde::Serialize, serde::Deserialize)]
+    /// struct Sale { item: String, cents: u32 }
+    /// let sales = Files::at("sales/*.csv").csv::<Sale>();
+    /// # let _ = sales;
+    /// ```
     pub fn csv<T: Record>(self) -> FileSource<T, Csv<T>> {
         self.format(Csv::default())
     }
 
-    /// Lines of text.
+    /// Lines of text, empty ones too.
+    ///
+    /// ```
+    /// let lines = isochrone_connectors::files::Files::at("poem.txt").text();
+    /// # let _ = lines;
+    /// ```
     pub fn text(self) -> FileSource<String, Text> {
         self.format(Text)
     }

@@ -6,10 +6,8 @@ use isochrone_engine::{Error, Result};
 use super::blocks::Blocks;
 use super::header::{pass_byte_order_mark, take_header};
 use super::position::FilePosition;
-use super::record::{
-    count_lines, cut, line_feeds, malformed, place, too_long, without_carriage_return,
-};
-use super::{BLOCK_BYTES, Settings, identity};
+use super::record::{count_lines, line_feeds, malformed, place, too_long, without_carriage_return};
+use super::{BLOCK_BYTES, RAW_BYTES_MAX, Settings, identity};
 use crate::format::{Decoder, Format, RecordEnd};
 
 /// Blocks read in one call before others get their turn.
@@ -40,6 +38,15 @@ struct TooLong {
     position: FilePosition,
     raw: Vec<u8>,
     line_feeds: u64,
+}
+
+impl TooLong {
+    /// Keeps what is shown of the record, the same however its bytes arrive.
+    fn pass(&mut self, bytes: &[u8]) {
+        let room = RAW_BYTES_MAX - self.raw.len();
+        self.raw.extend_from_slice(&bytes[..bytes.len().min(room)]);
+        self.line_feeds += line_feeds(bytes);
+    }
 }
 
 impl<F: Format> FileReader<F> {
@@ -144,11 +151,8 @@ impl<F: Format> FileReader<F> {
             self.end.reset();
         }
         if *left > 0 && self.too_long.is_none() && self.blocks.unread().len() > bytes_max {
-            self.too_long = Some(TooLong {
-                position: self.position(),
-                raw: cut(self.blocks.unread()),
-                line_feeds: 0,
-            });
+            self.too_long =
+                Some(TooLong { position: self.position(), raw: Vec::new(), line_feeds: 0 });
             self.pass_too_long(batch, left);
         }
     }
@@ -159,14 +163,15 @@ impl<F: Format> FileReader<F> {
         let unread = self.blocks.unread();
         match self.end.find(unread) {
             Some(at) => {
-                record.line_feeds += line_feeds(&unread[..=at]);
+                record.pass(&unread[..at]);
+                record.line_feeds += 1;
                 self.blocks.consume(at + 1);
                 self.end_too_long(batch);
                 *left -= 1;
             }
             None => {
                 let dropped = self.end.droppable();
-                record.line_feeds += line_feeds(&unread[..dropped]);
+                record.pass(&unread[..dropped]);
                 self.blocks.consume(dropped);
             }
         }
@@ -210,7 +215,8 @@ impl<F: Format> FileReader<F> {
         let unread = self.blocks.unread();
         let bytes = unread.len();
         let Some(decoder) = self.decoder.as_mut().filter(|_| bytes > 0) else { return };
-        if self.too_long.is_some() {
+        if let Some(record) = &mut self.too_long {
+            record.pass(unread);
             self.blocks.consume(bytes);
             self.end_too_long(batch);
         } else {
@@ -233,6 +239,7 @@ impl<F: Format> FileReader<F> {
         let read_all = length == self.blocks.offset() && self.too_long.is_none();
         match std::fs::metadata(self.blocks.path()) {
             Ok(found) if identity::inode(&found) == self.blocks.inode() => {
+                self.blocks.release();
                 Ok(Poll::Idle { retry_after: self.settings.retry_after })
             }
             Ok(found) => Err(self.lost(identity::replaced, found.len())),
@@ -248,7 +255,7 @@ impl<F: Format> FileReader<F> {
         }
     }
 
-    fn has_grown(&self) -> Result<bool> {
+    fn has_grown(&mut self) -> Result<bool> {
         let length = self.blocks.length_now()?;
         if length <= self.blocks.read_to() {
             return Ok(false);

@@ -31,13 +31,9 @@ pub(super) fn place(path: &str, line: Option<u64>, offset: u64) -> String {
     }
 }
 
-pub(super) fn cut(raw: &[u8]) -> Vec<u8> {
-    raw[..raw.len().min(RAW_BYTES_MAX)].to_vec()
-}
-
 #[cold]
 pub(super) fn malformed(place: String, reason: String, raw: &[u8]) -> Malformed {
-    Malformed { place, reason, raw: cut(raw) }
+    Malformed { place, reason, raw: raw[..raw.len().min(RAW_BYTES_MAX)].to_vec() }
 }
 
 pub(super) fn too_long(record_bytes_max: usize) -> String {

@@ -177,7 +177,9 @@ pub enum Action {
 }
 
 impl Cause {
-    pub(super) fn is_final(self) -> bool {
+    /// Whether the job ends after this checkpoint. It has to be aligned then: what is in flight at
+    /// an unaligned cut is neither applied nor visible when the job ends.
+    pub fn is_final(self) -> bool {
         matches!(self, Cause::InputEnded | Cause::Stopped)
     }
 }

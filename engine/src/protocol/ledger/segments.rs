@@ -45,8 +45,8 @@ impl Segments {
         let written = worker.and_then(|w| self.written.get_mut(&w)).unwrap_or(&mut none);
         let old = self.restored.len();
         let end = at + merged.len();
-        let drained = written.drain(at.saturating_sub(old)..end.saturating_sub(old));
-        let epoch = drained.last().map(|(epoch, _)| epoch);
+        let drained = at.saturating_sub(old)..end.saturating_sub(old);
+        let epoch = written.drain(drained).next_back().map(|(epoch, _)| epoch);
         match epoch {
             Some(epoch) if at >= old => written.insert(at - old, (epoch, base)),
             _ => drop(self.restored.splice(at..end.min(old), [base])),

@@ -27,6 +27,11 @@ const VACANT: u8 = 8;
 
 impl Mark {
     #[inline]
+    pub(super) fn bits(self) -> u8 {
+        self.0
+    }
+
+    #[inline]
     pub(super) fn is_stored(self) -> bool {
         self.0 & STORED != 0
     }
