@@ -1,0 +1,3 @@
+//! What the tests of whole programs share.
+
+pub(crate) mod example;
