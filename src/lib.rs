@@ -8,7 +8,7 @@
 pub use isochrone_connectors as connectors;
 pub use isochrone_engine::{
     Checkpoint, CheckpointStats, Error, ErrorKind, Flow, Job, JobHandle, Keyed, Loaded, Outcome,
-    RestoreReport, Result, RunArgs, Stateful, Stream, Summary, connector, ids, keyed, record,
+    RestoreReport, Result, RunArgs, Stateful, Stream, Summary, connector, ids, keyed, main, record,
     state, time,
 };
 pub use isochrone_persistence as persistence;

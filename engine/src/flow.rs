@@ -20,18 +20,17 @@ use crate::{Error, Result};
 /// Hands out streams. Cheap to clone; lives only while the job's function runs.
 ///
 /// ```
-/// use isochrone_engine::{Job, RunArgs, testing::{Collected, Script}};
-/// let output = Collected::new();
-/// let job = Job::new("double");
-/// job.run(RunArgs::default(), {
-///     let output = output.clone();
-///     move |flow| {
-///         let numbers = flow.source("numbers", Script::items([1, 2, 3]));
-///         numbers.map(|n: i32| n * 2).sink("doubled", output.clone());
-///         Ok(())
-///     }
+/// use isochrone_connectors::{Collected, generator::Generator};
+/// use isochrone_engine::{Job, RunArgs};
+///
+/// let output = Collected::default();
+/// let doubled = output.clone();
+/// Job::new("double").run(RunArgs::default(), move |flow| {
+///     let numbers = flow.source("numbers", Generator::counting(3, |n| n));
+///     numbers.map(|n| n * 2).sink("doubled", doubled.clone());
+///     Ok(())
 /// })?;
-/// assert_eq!(output.items(), [2, 4, 6]);
+/// assert_eq!(output.items(), [0, 2, 4]);
 /// # Ok::<(), isochrone_engine::Error>(())
 /// ```
 #[derive(Clone)]

@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod connector;
 mod dataflow;
 mod erased;
+mod exit;
 mod flow;
 mod job;
 pub mod keyed;
@@ -19,6 +20,7 @@ pub mod time;
 mod watermark;
 
 pub use args::RunArgs;
+pub use exit::main;
 pub use flow::Flow;
 pub use isochrone_persistence::{Error, ErrorKind, Result, ids};
 pub use job::{Checkpoint, Job, JobHandle};

@@ -1,0 +1,324 @@
+//! A source and a sink of one's own, in full: meters are read, and a book in one file gets each
+//! meter's total after every reading, exactly once.
+//!
+//! The source shows positions, the sink an effect that can be committed again and again. The main
+//! thing about the sink is that the entries and the mark of what has been entered change in one
+//! step, here the renaming of a file. With a database it would be a transaction.
+//!
+//! ```sh
+//! cargo run --release --example custom_source -- --book book.json --store meters-state
+//! ```
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use isochrone::connector::{
+    Batch, Committer, Discovery, Poll, Prepare, Reader, Readiness, Sink, SinkContext, Source,
+    Split, Writer,
+};
+use isochrone::ids::Epoch;
+use isochrone::prelude::*;
+
+/// Keeps a book of what meters have read.
+#[derive(Parser)]
+struct Args {
+    /// The book, a JSON file
+    #[arg(long, value_name = "FILE")]
+    book: PathBuf,
+    /// Meters to read
+    #[arg(long, value_name = "N", default_value = "4")]
+    meters: u32,
+    /// Readings that each meter has
+    #[arg(long, value_name = "N", default_value = "1000")]
+    readings: u64,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn main() -> ExitCode {
+    isochrone::main(|| {
+        let args = Args::parse();
+        Job::new("meters").run(args.run.clone(), move |flow| {
+            let meters = Meters { meters: args.meters, readings: args.readings };
+            flow.source("meters", meters)
+                .key_by(|reading| reading.meter)
+                .state::<u64>("totals")
+                .map(|total, Reading { meter, number, watt_hours }| {
+                    *total += watt_hours;
+                    Entry { meter, number, total: *total }
+                })
+                .sink("book", Book { path: args.book.clone() });
+            Ok(())
+        })
+    })
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Reading {
+    meter: u32,
+    number: u64,
+    watt_hours: u64,
+}
+
+// --- The source -----------------------------------------------------------------------------------
+
+/// Meters that can be asked for any reading they have taken, by its number. A real one would be
+/// asked over a network, on a thread of its own: a reader never waits.
+struct Meters {
+    meters: u32,
+    readings: u64,
+}
+
+/// The next reading of a meter.
+#[derive(Clone, Serialize, Deserialize)]
+struct MeterPosition {
+    meter: u32,
+    next: u64,
+}
+
+impl Source for Meters {
+    type Item = Reading;
+    type Position = MeterPosition;
+
+    fn discover(&self, known: &[String]) -> Result<Discovery<MeterPosition>> {
+        let split = |meter| Split {
+            id: format!("meter {meter}"),
+            position: MeterPosition { meter, next: 0 },
+        };
+        let new = (0..self.meters).map(split).filter(|split| !known.contains(&split.id)).collect();
+        Ok(Discovery { new, complete: true })
+    }
+
+    fn has_more(&self, split: &Split<MeterPosition>) -> Result<bool> {
+        Ok(split.position.next < self.readings)
+    }
+
+    fn open(&self, split: Split<MeterPosition>) -> Result<Box<dyn Reader<Reading, MeterPosition>>> {
+        Ok(Box::new(MeterReader { position: split.position, readings: self.readings }))
+    }
+}
+
+struct MeterReader {
+    position: MeterPosition,
+    readings: u64,
+}
+
+impl Reader<Reading, MeterPosition> for MeterReader {
+    fn poll(&mut self, batch: &mut Batch<Reading>, max: usize) -> Result<Poll> {
+        let MeterPosition { meter, next } = self.position;
+        let end = self.readings.min(next + max as u64);
+        let read = |number| Reading { meter, number, watt_hours: 1 + (number * 7) % 13 };
+        batch.items.extend((next..end).map(read));
+        // A reading and the position behind it belong to the same call.
+        self.position.next = end.max(next);
+        Ok(if end < self.readings { Poll::Ready } else { Poll::Finished })
+    }
+
+    fn position(&self) -> MeterPosition {
+        self.position.clone()
+    }
+}
+
+// --- The sink -------------------------------------------------------------------------------------
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Entry {
+    meter: u32,
+    number: u64,
+    total: u64,
+}
+
+/// A file that holds all entries, and who has entered what.
+#[derive(Clone)]
+struct Book {
+    path: PathBuf,
+}
+
+/// What one worker wrote in one epoch. It lies in the checkpoint until it has been entered, which
+/// is right for little output; much of it belongs in a place of its own, made durable by `prepare`.
+#[derive(Clone, Serialize, Deserialize)]
+struct Page {
+    mark: Mark,
+    worker: u32,
+    entries: Vec<Entry>,
+}
+
+/// The run and the epoch of a worker's last page.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Mark {
+    generation: u64,
+    epoch: u64,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+struct Content {
+    entered: BTreeMap<u32, Mark>,
+    entries: Vec<Entry>,
+}
+
+impl Sink for Book {
+    type Item = Entry;
+    type Effect = Page;
+
+    fn writer(&self, context: &SinkContext) -> Result<Box<dyn Writer<Entry, Page>>> {
+        Ok(Box::new(BookWriter { context: context.clone(), entries: Vec::new() }))
+    }
+
+    fn committer(&self, _context: &SinkContext) -> Result<Box<dyn Committer<Page>>> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+struct BookWriter {
+    context: SinkContext,
+    entries: Vec<Entry>,
+}
+
+impl Writer<Entry, Page> for BookWriter {
+    fn write(&mut self, batch: &mut Vec<Entry>, _epoch: Epoch) -> Result<Readiness> {
+        self.entries.append(batch);
+        Ok(Readiness::Ready)
+    }
+
+    fn prepare(&mut self, epoch: Epoch) -> Result<Prepare<Page>> {
+        let entries = std::mem::take(&mut self.entries);
+        let mark = Mark { generation: self.context.generation.0, epoch: epoch.0 };
+        let page = Page { mark, worker: self.context.worker.0, entries };
+        Ok(Box::new(move || Ok((!page.entries.is_empty()).then(|| page.clone()))))
+    }
+}
+
+impl Committer<Page> for Book {
+    fn recover(&mut self, pending: Vec<Page>, fresh: bool) -> Result<()> {
+        if fresh && !self.read()?.entries.is_empty() {
+            return Err(Error::invalid(format!(
+                "book `{}` has entries, and the job has no checkpoint that explains them; take \
+                 another book, or the store that belongs to it",
+                self.path.display()
+            )));
+        }
+        self.commit(&pending)
+    }
+
+    fn commit(&mut self, pages: &[Page]) -> Result<()> {
+        if pages.is_empty() {
+            return Ok(());
+        }
+        // Processes of one job, or a run that was thought dead, may want to write at the same time.
+        // The lock ends with the process.
+        let lock = File::create(self.beside("lock")).map_err(|e| self.failed(e))?;
+        lock.lock().map_err(|e| self.failed(e))?;
+        let mut content = self.read()?;
+        for page in pages {
+            self.enter(&mut content, page)?;
+        }
+        self.replace(&content)
+    }
+}
+
+impl Book {
+    /// Takes in a page unless it has been entered before.
+    fn enter(&self, content: &mut Content, page: &Page) -> Result<()> {
+        let Page { mark, worker, entries } = page;
+        match content.entered.get(worker) {
+            Some(last) if mark.epoch > last.epoch => {}
+            None => {}
+            // An effect may be handed in again, also by an older run: nothing to do.
+            Some(last) if mark.generation <= last.generation => return Ok(()),
+            Some(last) => {
+                return Err(Error::invalid(format!(
+                    "book `{}` has epoch {} and the job came back to {}: it went on from an older \
+                     checkpoint than the book's; take another book, or a newer checkpoint",
+                    self.path.display(),
+                    last.epoch,
+                    mark.epoch
+                )));
+            }
+        }
+        content.entered.insert(*worker, *mark);
+        content.entries.extend_from_slice(entries);
+        Ok(())
+    }
+
+    fn read(&self) -> Result<Content> {
+        match fs::read(&self.path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let path = self.path.display();
+                Error::corrupt(format!("book `{path}` is not a book")).with_source(error)
+            }),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Content::default()),
+            Err(error) => Err(self.failed(error)),
+        }
+    }
+
+    /// All of it or nothing, also in a power cut.
+    fn replace(&self, content: &Content) -> Result<()> {
+        let draft = self.beside("draft");
+        let bytes = serde_json::to_vec(content).expect("a book is plain data");
+        let write = || {
+            fs::write(&draft, bytes)?;
+            File::open(&draft)?.sync_all()?;
+            fs::rename(&draft, &self.path)?;
+            let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+        };
+        write().map_err(|error| self.failed(error))
+    }
+
+    fn beside(&self, extension: &str) -> PathBuf {
+        self.path.with_extension(extension)
+    }
+
+    fn failed(&self, error: std::io::Error) -> Error {
+        Error::unavailable(format!("book `{}` cannot be written", self.path.display()))
+            .with_source(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isochrone::connectors::check_sink;
+    use isochrone::connectors::conformance::check_source;
+
+    use super::*;
+
+    #[test]
+    fn the_source_keeps_its_contract() {
+        let meter = |meter| {
+            Meters { meters: 2, readings: 5 }
+                .open(Split { id: "all".into(), position: MeterPosition { meter, next: 0 } })
+        };
+        let mut all = Batch::default();
+        for number in 0..2 {
+            meter(number).unwrap().poll(&mut all, 100).unwrap();
+        }
+        assert_eq!(all.items.len(), 10);
+        check_source(|| Meters { meters: 2, readings: 5 }, &all.items);
+    }
+
+    #[test]
+    fn the_sink_keeps_its_contract() {
+        let folder = tempfile::tempdir().unwrap();
+        let book = Book { path: folder.path().join("book.json") };
+        let entry = |number| Entry { meter: 0, number, total: 0 };
+        check_sink(|| book.clone(), || book.read().unwrap().entries, entry);
+    }
+
+    #[test]
+    fn a_book_that_is_ahead_of_the_checkpoint_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut book = Book { path: folder.path().join("book.json") };
+        let page = |generation, epoch| Page {
+            mark: Mark { generation, epoch },
+            worker: 0,
+            entries: vec![Entry { meter: 0, number: epoch, total: 0 }],
+        };
+        book.commit(&[page(1, 6), page(1, 7)]).unwrap();
+        let error = book.commit(&[page(2, 6)]).unwrap_err();
+        assert_eq!(error.kind(), isochrone::ErrorKind::Invalid);
+        assert_eq!(book.read().unwrap().entries.len(), 2);
+    }
+}
