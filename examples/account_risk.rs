@@ -5,6 +5,7 @@
 //! cargo run --release --example account_risk -- --input examples/data/purchases.csv --output out --store state
 //! ```
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -52,11 +53,13 @@ impl State for Spent {
 
 fn main() -> ExitCode {
     tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LOG_LEVEL).init();
-    isochrone::main(|| {
-        let args = Args::parse();
-        let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
-        job.run(args.run.clone(), move |flow| account_risk(flow, &args))
-    })
+    isochrone::main(|| run(std::env::args_os()))
+}
+
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
+    let args = Args::parse_from(args);
+    let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
+    job.run(args.run.clone(), move |flow| account_risk(flow, &args))
 }
 
 /// The job.

@@ -14,7 +14,7 @@ use crate::dataflow::{self, Edge, Scope, Site};
 use crate::erased::{AnySink, AnySource, ErasedSink, ErasedSource};
 use crate::protocol::Part;
 use crate::record::Record;
-use crate::stream::Stream;
+use crate::stream::{Origins, Stream};
 use crate::{Error, Result};
 
 /// Hands out streams. Cheap to clone; lives only while the job's function runs.
@@ -96,11 +96,12 @@ impl<'s> Flow<'s> {
         let erased = Rc::new(ErasedSource(source.clone()));
         let (id, part) = self.declare(id, None, Role::Source(erased));
         let (good, bad) = dataflow::source(&self.site, self.scope, source, &id, part, dead_letters);
-        (self.stream(good), self.stream(bad))
+        let origins: Origins = Rc::new([part.operator].into());
+        (self.stream(good, origins.clone()), self.stream(bad, origins))
     }
 
-    pub(crate) fn stream<T: Record>(&self, edge: Edge<'s, T>) -> Stream<'s, T> {
-        Stream::new(edge, self.clone())
+    pub(crate) fn stream<T: Record>(&self, edge: Edge<'s, T>, origins: Origins) -> Stream<'s, T> {
+        Stream::new(edge, self.clone(), origins)
     }
 
     pub(crate) fn sink<T: Record, S: Sink<Item = T>>(&self, id: &str, edge: Edge<'s, T>, sink: S) {

@@ -90,8 +90,11 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
         let (id, part) = flow.declare(id, renamed_from, Role::State(state));
         let mut table = Table::new(flow.site.groups, logic);
         load(flow, &mut table, part).unwrap_or_else(|error| flow.fail(error));
+        let origins = self.stream.origins();
+        let mark = flow.site.restored.watermark(origins);
         let (edge, key) = (self.stream.edge(), self.key.clone());
-        flow.stream(dataflow::keyed(&flow.site, edge, key, table, id.as_str(), part))
+        let edge = dataflow::keyed(&flow.site, edge, key, table, mark, id.as_str(), part);
+        flow.stream(edge, origins.clone())
     }
 }
 

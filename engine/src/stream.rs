@@ -3,6 +3,7 @@
 //! Closures are `Fn`: a closure that changes what it has captured does not compile, so state lives
 //! where checkpoints see it, in [`Keyed`] operators.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use crate::connector::Sink;
@@ -13,6 +14,9 @@ use crate::record::{Key, Record};
 use crate::time::EventTime;
 use crate::{Result, dataflow::each};
 
+/// Indices of the sources that records come from.
+pub(crate) type Origins = Rc<BTreeSet<usize>>;
+
 /// Records of one type on their way.
 ///
 /// A stream is described once and may be used any number of times: each use sees all records.
@@ -20,21 +24,27 @@ use crate::{Result, dataflow::each};
 pub struct Stream<'s, T: Record> {
     edge: Edge<'s, T>,
     flow: Flow<'s>,
+    origins: Origins,
 }
 
 impl<T: Record> Clone for Stream<'_, T> {
     fn clone(&self) -> Self {
-        Stream { edge: self.edge.clone(), flow: self.flow.clone() }
+        Stream { edge: self.edge.clone(), flow: self.flow.clone(), origins: self.origins.clone() }
     }
 }
 
 impl<'s, T: Record> Stream<'s, T> {
-    pub(crate) fn new(edge: Edge<'s, T>, flow: Flow<'s>) -> Self {
-        Stream { edge, flow }
+    pub(crate) fn new(edge: Edge<'s, T>, flow: Flow<'s>, origins: Origins) -> Self {
+        Stream { edge, flow, origins }
     }
 
     pub(crate) fn edge(&self) -> Edge<'s, T> {
         self.edge.clone()
+    }
+
+    /// The sources that its records come from.
+    pub(crate) fn origins(&self) -> &Origins {
+        &self.origins
     }
 
     pub(crate) fn flow(&self) -> &Flow<'s> {
@@ -76,7 +86,7 @@ impl<'s, T: Record> Stream<'s, T> {
             let items = records.items.into_iter().map(&f).collect::<Result<_>>()?;
             Ok(Records { items, times: records.times, hashes: Vec::new() })
         });
-        self.flow.stream(edge)
+        self.flow.stream(edge, self.origins.clone())
     }
 
     /// Looks at each record. After a crash some are seen again: what `f` does is not exactly once.
@@ -91,7 +101,8 @@ impl<'s, T: Record> Stream<'s, T> {
     /// none, and the watermark is the lesser of the two.
     pub fn merge(&self, other: &Stream<'s, T>) -> Stream<'s, T> {
         let edge = dataflow::merge(&self.flow.site, vec![self.edge(), other.edge()]);
-        self.flow.stream(edge)
+        let origins = self.origins.union(&other.origins).copied().collect();
+        self.flow.stream(edge, Rc::new(origins))
     }
 
     /// The records for which `f` holds, and the others.
@@ -116,7 +127,8 @@ impl<'s, T: Record> Stream<'s, T> {
         name: &'static str,
         f: impl Fn(Records<T>) -> Records<U> + 'static,
     ) -> Stream<'s, U> {
-        self.flow.stream(each(&self.flow.site, name, self.edge(), f))
+        let edge = each(&self.flow.site, name, self.edge(), f);
+        self.flow.stream(edge, self.origins.clone())
     }
 }
 

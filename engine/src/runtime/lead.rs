@@ -9,6 +9,7 @@ use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::{Error, Result};
 
 use super::conductor::{Call, Conductor, Orders};
+use super::merge::{Bench, Merger};
 use super::message::Order;
 use super::pace::Pace;
 use super::process::{Membership, Process};
@@ -22,7 +23,7 @@ use crate::cluster::{Hub, Link, LinkEvent, Member};
 use crate::dataflow::builders;
 use crate::erased::AnyCommitter;
 use crate::flow::Flow;
-use crate::protocol::{Coordinator, Ledger};
+use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary};
 
 /// How long all processes together may take to find each other.
@@ -139,15 +140,17 @@ impl Ready {
         let splits = self.deal_splits(total, &restored_operators, &orders)?;
         let Takeover { lineage, restored, .. } = taken;
         process.start_workers(&membership, restored, allocators, others, build)?;
+        let merge = self.merge_bench(&membership)?;
         let now_ms = self.clock.monotonic_ms();
         let plan = protocol_plan(&self.plan, total);
+        let loading = plan.parts_of(Kind::State).count();
         let settings = self.settings.clone();
         let mut conductor = Conductor {
             coordinator: Coordinator::new(settings, plan, membership.start, now_ms),
             ledger,
             lineage,
             splits,
-            tally: Tally::new(!self.quiet, now_ms),
+            tally: Tally::new(self.quiet, restore, loading, now_ms),
             inbox: self.calls.1.clone(),
             orders,
             local: process.control.clone(),
@@ -155,6 +158,8 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            merge,
+            ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),
         };
         let end = conductor.run(&*pace);
@@ -162,7 +167,7 @@ impl Ready {
         let ended = process.end(links.is_empty());
         let outcome = end?;
         ended?;
-        Ok(summarise(Outcome::from(outcome), &conductor, restore, started_ms))
+        Ok(summarise(Outcome::from(outcome), &conductor, started_ms))
     }
 
     /// Takes the job over; from here on no older run can publish or commit.
@@ -182,6 +187,19 @@ impl Ready {
         };
         let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
         Ok(Setting { membership, taken, restore, operators })
+    }
+
+    fn merge_bench(&self, membership: &Membership) -> Result<Bench> {
+        let merger = Merger {
+            store: self.store.clone(),
+            job: self.name.clone(),
+            generation: membership.generation,
+        };
+        if !membership.pace.parks() {
+            return Ok(Bench::Here(merger));
+        }
+        let calls = self.calls.0.clone();
+        Bench::thread(merger, Arc::new(move |merged| drop(calls.send(Call::Merged(merged)))))
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
@@ -265,14 +283,8 @@ fn listen_to(
     super::process::spawn("isochrone-listener", pass_on).map(drop)
 }
 
-fn summarise(
-    outcome: Outcome,
-    conductor: &Conductor,
-    mut restore: RestoreReport,
-    started_ms: u64,
-) -> Summary {
+fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summary {
     let tally = &conductor.tally;
-    restore.loaded = tally.loaded.clone();
     Summary {
         outcome,
         generation: conductor.lineage.generation().0,
@@ -280,7 +292,7 @@ fn summarise(
         written: tally.written(),
         skipped: tally.skipped(),
         checkpoints: tally.checkpoints.clone(),
-        restore,
+        restore: tally.restore.clone(),
         elapsed_ms: conductor.clock.monotonic_ms() - started_ms,
     }
 }

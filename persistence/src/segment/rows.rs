@@ -108,6 +108,14 @@ impl Rows {
         self.buffer.len()
     }
 
+    /// The rows in the order in which they were pushed: group, key, and value unless removed.
+    pub fn iter(&self) -> impl Iterator<Item = (KeyGroup, &[u8], Option<&[u8]>)> {
+        (0..self.len()).map(|index| {
+            let super::Row { group, key, value } = self.row(index);
+            (group, key, value)
+        })
+    }
+
     pub(super) fn row(&self, index: usize) -> super::Row<'_> {
         let Entry { key_start, value_start, value_end, group, tombstone } = self.entries[index];
         let key = &self.buffer[key_start..value_start];
