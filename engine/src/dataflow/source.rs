@@ -102,6 +102,8 @@ struct Reading<S: Source> {
     next: usize,
     skipped: u64,
     mark: Option<EventTime>,
+    /// Whether splits have been dealt, and if so, whether for good.
+    dealt: Option<bool>,
     ended: bool,
 }
 
@@ -139,6 +141,7 @@ impl<S: Source> Reading<S> {
             next: 0,
             skipped: 0,
             mark: None,
+            dealt: None,
             ended: false,
         }
     }
@@ -191,6 +194,7 @@ impl<S: Source> Reading<S> {
             return Ok(());
         }
         self.splits_version = Some(version);
+        self.dealt = self.site.control.dealt(self.part.operator);
         for given in self.site.control.take_splits(self.part) {
             self.open.push(self.open_split(given)?);
         }
@@ -288,9 +292,10 @@ impl<S: Source> Reading<S> {
     }
 
     /// Passes the least promise of all open splits on, if it has changed. Without any split the
-    /// promise is everything; a split that is given later takes it back.
+    /// promise is everything; a split that is given later takes it back. Before the first deal
+    /// there is none: the splits of this instance may be on their way.
     fn send_mark(&mut self, caps: &Capabilities, good: &mut Good<'_, S>) {
-        if self.splits_version.is_none() || self.open.iter().any(|split| !split.timed) {
+        if self.dealt.is_none() || self.open.iter().any(|split| !split.timed) {
             return;
         }
         let least = self.open.iter().map(|split| split.watermark.mark()).min();
@@ -302,8 +307,7 @@ impl<S: Source> Reading<S> {
     }
 
     fn end(&mut self) {
-        let complete = self.site.control.is_complete(self.part.operator);
-        if complete && !self.ended {
+        if self.dealt == Some(true) && !self.ended {
             self.ended = true;
             self.site.control.hand_over(Handover::Ended { part: self.part });
         }
