@@ -3,11 +3,10 @@
 
 use std::process::ExitCode;
 
-use crate::summary::{Outcome, Summary};
+use crate::summary::Summary;
 use crate::{Error, Result};
 
-/// Runs the program of a job: prints what was restored and the summary, or the error, to standard
-/// error, and ends with the code of the error's kind ([`ErrorKind::exit_code`]).
+/// Runs the program of a job: prints the summary, or the error, to standard error, and ends with the code of the error's kind ([`ErrorKind::exit_code`]).
 ///
 /// ```
 /// use std::process::ExitCode;
@@ -23,18 +22,11 @@ use crate::{Error, Result};
 pub fn main(run: impl FnOnce() -> Result<Summary>) -> ExitCode {
     match run() {
         Ok(summary) => {
-            tell(&summary);
+            eprintln!("{summary}");
             ExitCode::SUCCESS
         }
         Err(error) => fail(&error),
     }
-}
-
-fn tell(summary: &Summary) {
-    if summary.restore.epoch.is_some() && summary.outcome != Outcome::NothingToDo {
-        eprintln!("{}", summary.restore);
-    }
-    eprintln!("{summary}");
 }
 
 fn fail(error: &Error) -> ExitCode {

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
 pub mod child;
+pub mod example;
 pub mod oracle;
 pub mod purchases;
 pub mod seed;
