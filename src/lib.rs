@@ -11,6 +11,8 @@ pub use isochrone_engine::{
     RestoreReport, Result, RunArgs, Stateful, Stream, Summary, connector, ids, keyed, record,
     state, time,
 };
+#[cfg(feature = "testing")]
+pub use isochrone_engine::testing;
 pub use isochrone_persistence as persistence;
 
 /// What a job's source file usually needs.
