@@ -30,8 +30,7 @@ pub(crate) fn across(
     workers: u32,
 ) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>)> {
     let (me, threads) = (me as usize, workers as usize);
-    let processes =
-        ProcessBuilder::new_typed_vector(threads, Hooks::default().refill, None);
+    let processes = ProcessBuilder::new_typed_vector(threads, Hooks::default().refill, None);
     let (builders, guard) =
         initialize_networking_from_sockets(processes, sockets, me, threads, Hooks::default())
             .map_err(|error| {

@@ -17,7 +17,7 @@ use timely::progress::operate::FrontierInterest;
 use super::Edge;
 use super::packet::{Body, Packet, Packets, Records, send};
 use super::worker::{Site, guarded};
-use crate::record::{Key, KeyBuffer, Record, group_of, owner};
+use crate::record::{Key, Record, group_of, hash_of, owner};
 
 /// Records that may be on their way from one worker to the instances of one keyed operator.
 const OUTSTANDING_RECORDS_MAX: u64 = 64 * 1024;
@@ -86,7 +86,6 @@ struct Router<K, T, F> {
     /// The worker that owns each key group.
     owners: Vec<usize>,
     key: Rc<F>,
-    buffer: KeyBuffer,
     ready: Vec<Packet<(K, T)>>,
 }
 
@@ -100,7 +99,6 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
                 .map(|group| owner(KeyGroup(group), site.groups, site.peers).0 as usize)
                 .collect(),
             key,
-            buffer: KeyBuffer::default(),
             ready: Vec::new(),
         }
     }
@@ -134,7 +132,7 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         out.hashes.reserve_exact(records.items.len());
         for item in records.items {
             let key = (self.key)(&item);
-            out.hashes.push(self.buffer.hash(&key));
+            out.hashes.push(hash_of(&key));
             out.items.push((key, item));
         }
         out.times = records.times;
@@ -152,7 +150,7 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         let timed = !records.times.is_empty();
         for (index, item) in records.items.into_iter().enumerate() {
             let key = (self.key)(&item);
-            let hash = self.buffer.hash(&key);
+            let hash = hash_of(&key);
             let part = &mut parts[self.owners[group_of(hash, self.groups).0 as usize]];
             part.hashes.push(hash);
             part.items.push((key, item));

@@ -64,11 +64,8 @@ impl Ready {
         });
         let report = reporter.clone();
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
-        let party = Party {
-            process: me.process,
-            token: start.token.clone(),
-            secret: me.secret.clone(),
-        };
+        let party =
+            Party { process: me.process, token: start.token.clone(), secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
         let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
         process.start_workers(&membership, restored, allocators, others, build)?;

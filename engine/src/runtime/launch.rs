@@ -46,7 +46,8 @@ where
         Placement::Hosted { process, hosts, secret } => {
             let ready = Ready::new(&job, &args, &*build)?;
             let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
-            let seat = Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
+            let seat =
+                Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
             let me = member(&ready, &args, process, processes, secret);
             run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_default())
@@ -163,11 +164,8 @@ fn supervise_children(
         Error::unavailable("the program cannot find its own file to start it again")
             .with_source(error)
     })?;
-    let file = std::env::temp_dir().join(format!(
-        "isochrone-{}-{}.json",
-        std::process::id(),
-        Secret::random()?.tag()
-    ));
+    let own_id = std::process::id();
+    let file = std::env::temp_dir().join(format!("isochrone-{}-{own_id}.json", ready.name));
     let command = |_process, _attempt| {
         let mut command = Command::new(&program);
         command.args(std::env::args_os().skip(1)).env(SUMMARY, &file);
@@ -195,7 +193,9 @@ fn tell(event: &SupervisorEvent) {
         SupervisorEvent::Exited(exit) if exit.is_success() => {}
         SupervisorEvent::Exited(exit) => eprintln!("{exit}"),
         SupervisorEvent::Restarting { attempt, after_ms } => {
-            eprintln!("all processes start again from the newest checkpoint in {after_ms} ms (attempt {attempt})");
+            eprintln!(
+                "all processes start again from the newest checkpoint in {after_ms} ms (attempt {attempt})"
+            );
         }
     }
 }

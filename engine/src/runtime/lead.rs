@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::{Error, Result};
 
@@ -285,4 +284,3 @@ fn summarise(
         elapsed_ms: conductor.clock.monotonic_ms() - started_ms,
     }
 }
-

@@ -112,7 +112,6 @@ impl Ready {
         }
         Ok(false)
     }
-
 }
 
 pub(crate) fn splits_of(part: &ManifestPart) -> Vec<Split> {
@@ -155,7 +154,6 @@ pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
         loaded: Vec::new(),
     }
 }
-
 
 fn kind_text(kind: &restore::Kind) -> String {
     match kind {

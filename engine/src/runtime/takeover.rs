@@ -31,8 +31,8 @@ pub(crate) enum Ground {
 /// Decides what to start from, and changes nothing.
 pub(crate) fn survey(store: &SharedStore, declared: &Declared, policy: &Policy) -> Result<Ground> {
     let check_data = policy.on_damage == OnDamage::Previous;
-    let found = read_newest(&**store, &declared.job)?.top;
-    let candidates = restore::candidates(&**store, &declared.job, found, check_data);
+    let newest = read_newest(&**store, &declared.job)?;
+    let candidates = restore::candidates(&**store, &declared.job, &newest, check_data);
     match restore::decide(declared, policy, candidates) {
         Decision::Refuse(error) => Err(error),
         Decision::Fresh => Ok(Ground::Fresh),

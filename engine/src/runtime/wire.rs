@@ -15,7 +15,9 @@ use crate::cluster::mesh::RunToken;
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Upward {
     /// Where the sender takes data connections.
-    Listening { address: SocketAddr },
+    Listening {
+        address: SocketAddr,
+    },
     Report(Report),
 }
 
