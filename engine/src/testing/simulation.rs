@@ -14,7 +14,7 @@ use super::watched::{Watched, checkpoints_in};
 use crate::flow::Flow;
 use crate::job::{Checkpoint, Job};
 use crate::runtime::conductor::Call;
-use crate::runtime::launch::Ready;
+use crate::runtime::ready::Ready;
 use crate::runtime::pace::Planted;
 use crate::time::ManualClock;
 use crate::{Error, ErrorKind, Outcome, Result, RunArgs, Summary};
