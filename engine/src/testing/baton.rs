@@ -22,7 +22,7 @@ pub(crate) struct Fate {
     pub(crate) workers: usize,
     /// The step at which everything stops.
     pub(crate) crash_at: Option<u64>,
-    /// Milliseconds that pass in a step at most.
+    /// Milliseconds that pass in a step at most; time must pass, or idle splits rest for ever.
     pub(crate) pass_ms_max: u64,
     pub(crate) planted: Option<Planted>,
     /// What happens from outside, ascending by step.

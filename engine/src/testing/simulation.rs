@@ -1,6 +1,7 @@
 //! A job's whole life on simulated machines: run, crash, start again elsewhere, to the end.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -68,7 +69,6 @@ pub struct Simulation {
 }
 
 /// What a simulation saw.
-#[derive(Debug)]
 pub struct Report {
     /// How often the job was started.
     pub runs: u64,
@@ -90,6 +90,15 @@ pub struct Report {
     pub failure: Option<Error>,
     /// What the job left.
     pub store: MemoryStore,
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { runs, crashes, stops, failed, steps, checkpoints, epochs, .. } = self;
+        write!(f, "{runs} runs: {crashes} crashes, {stops} stops, {failed} failed; {steps} steps; ")?;
+        write!(f, "{checkpoints} checkpoints left of {epochs}; trace {:016x}", self.trace)?;
+        self.failure.as_ref().map_or(Ok(()), |error| write!(f, "; {}", error.report()))
+    }
 }
 
 /// One start of the job.
@@ -205,7 +214,7 @@ impl Simulation {
                 seed: random.draw() ^ run,
                 workers: usize::try_from(workers).unwrap_or(1),
                 crash_at,
-                pass_ms_max: random.below(12),
+                pass_ms_max: 1 + random.below(12),
                 planted: self.planted,
                 events: VecDeque::new(),
             },
@@ -268,6 +277,7 @@ impl<F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static> Life<F> {
             Err(error) if error.kind() == ErrorKind::Unavailable && !quiet => {
                 self.report.failed += 1;
             }
+            Err(error) if quiet && error.report().contains("planned fault") => self.report.failed += 1,
             Err(error) => return self.fail(error),
         }
         if self.report.runs >= RUNS_MAX {
