@@ -72,7 +72,10 @@ fn draw_splits(random: &mut Random, source: u8, splits: u64, records: u64) -> Ve
         .collect()
 }
 
-pub(crate) fn source(seed: u64, splits: &[Vec<Event>]) -> impl isochrone::connector::Source<Item = Event> {
+pub(crate) fn source(
+    seed: u64,
+    splits: &[Vec<Event>],
+) -> impl isochrone::connector::Source<Item = Event> {
     Script::new(seed, splits.to_vec()).event_time(|event| EventTime(event.at), OUT_OF_ORDER)
 }
 

@@ -61,7 +61,7 @@ fn live(seed: u64, planted: Option<Planted>) -> (Report, Result<(), String>) {
 }
 
 fn judge(twin: &Twin, output: &Output, report: &Report) -> Result<(), String> {
-    let left = Left::read(&report.store);
+    let left = Left::read(&report.store).map_err(|error| error.report())?;
     let verdict: Verdict = twin.judge(output, &left);
     if !left.finished {
         return Err("the last checkpoint does not say that the input was read".to_owned());

@@ -74,7 +74,11 @@ impl Process<u16, Fact> for Windows {
     type State = Open;
     type Out = Effect;
 
-    fn on_record(&self, mut cx: Context<'_, u16, Open>, fact: Fact) -> impl IntoIterator<Item = Effect> {
+    fn on_record(
+        &self,
+        mut cx: Context<'_, u16, Open>,
+        fact: Fact,
+    ) -> impl IntoIterator<Item = Effect> {
         let end = end_of_window(cx.now.0);
         let open = &mut cx.state.0;
         if !open.iter().any(|(known, ..)| *known == end) {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use isochrone::Result;
 use isochrone::ids::JobName;
 use isochrone::persistence::lineage::read_newest;
 use isochrone::persistence::manifest::{Manifest, Part};
@@ -26,19 +27,25 @@ pub(crate) struct Left {
 type Bytes = Vec<u8>;
 
 impl Left {
-    pub(crate) fn read(store: &MemoryStore) -> Left {
-        let job = JobName::new("simulated").unwrap();
-        let manifest = read_newest(store, &job).unwrap().top.unwrap().manifest.unwrap();
+    /// Fails if the last checkpoint names what is not there, or is damaged.
+    pub(crate) fn read(store: &MemoryStore) -> Result<Left> {
+        let job = JobName::new("simulated")?;
+        let top = read_newest(store, &job)?.top.expect("a job that ended has a checkpoint");
+        let manifest = top.manifest?;
         let rows = |id: &str| rows(store, &manifest, id);
-        let sums = rows("sums").into_iter().map(|(k, v)| (decode(key_of(&k)).unwrap(), decode(&v).unwrap()));
-        let counts = rows("counts").into_iter().map(|(k, v)| (decode(key_of(&k)).unwrap(), decode(&v).unwrap()));
-        Left {
+        let sums = rows("sums")?
+            .into_iter()
+            .map(|(k, v)| (decode(key_of(&k)).unwrap(), decode(&v).unwrap()));
+        let counts = rows("counts")?
+            .into_iter()
+            .map(|(k, v)| (decode(key_of(&k)).unwrap(), decode(&v).unwrap()));
+        Ok(Left {
             sums: sums.collect(),
             counts: counts.collect(),
-            windows: rows("windows").len(),
-            ids: rows("ids").len(),
+            windows: rows("windows")?.len(),
+            ids: rows("ids")?.len(),
             finished: manifest.finished,
-        }
+        })
     }
 }
 
@@ -48,12 +55,11 @@ fn key_of(row_key: &[u8]) -> &[u8] {
     &row_key[1..]
 }
 
-fn rows(store: &MemoryStore, manifest: &Manifest, id: &str) -> Vec<(Bytes, Bytes)> {
+fn rows(store: &MemoryStore, manifest: &Manifest, id: &str) -> Result<Vec<(Bytes, Bytes)>> {
     let operator = manifest.operators.iter().find(|operator| operator.id.as_str() == id).unwrap();
     let Part::State { segments, .. } = &operator.part else { panic!("`{id}` has no state") };
-    let load = |segment| restore::load(store, &manifest.job, &operator.id, segment).unwrap();
-    let segments: Vec<_> = segments.iter().map(load).collect();
-    newest_wins(&segments, 0..manifest.key_groups, Tombstones::Drop)
-        .map(|row| (row.key.to_vec(), row.value.unwrap().to_vec()))
-        .collect()
+    let load = |segment| restore::load(store, &manifest.job, &operator.id, segment);
+    let segments = segments.iter().map(load).collect::<Result<Vec<_>>>()?;
+    let rows = newest_wins(&segments, 0..manifest.key_groups, Tombstones::Drop);
+    Ok(rows.map(|row| (row.key.to_vec(), row.value.unwrap().to_vec())).collect())
 }

@@ -5,9 +5,9 @@
 //! sent with the other stream's older one it would overtake the records that it was waiting for.
 
 use timely::dataflow::channels::pact::Pipeline;
+use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
-use timely::dataflow::operators::Capability;
 use timely::progress::frontier::MutableAntichain;
 use timely::progress::operate::FrontierInterest;
 

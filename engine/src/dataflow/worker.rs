@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use isochrone_persistence::ids::{Epoch, Generation, JobName};
 use timely::WorkerConfig;
-use timely::scheduling::Activator;
 use timely::communication::{Allocator, AllocatorBuilder};
+use timely::scheduling::Activator;
 use timely::worker::Worker;
 
 use super::pressure::Pressure;

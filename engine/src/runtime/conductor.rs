@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use isochrone_persistence::ids::{Epoch, Worker};
+use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::lineage::{Checkpoint, Lineage, Published, Retain};
 use isochrone_persistence::manifest::{Operator, Part};
 use isochrone_persistence::{Error, ErrorKind, Result};
@@ -16,7 +16,7 @@ use super::message::{Order, Progress, Report};
 use super::pace::{COORDINATOR, Pace, Planted, planted};
 use super::splits::Splits;
 use super::tally::Tally;
-use crate::protocol::{self, Action, Cause, Coordinator, Event, Ledger};
+use crate::protocol::{Action, Cause, Coordinator, Event, Ledger};
 use crate::time::SharedClock;
 
 /// How long to wait for a report before looking at the clock.
@@ -156,6 +156,9 @@ impl Conductor {
     fn tell(&mut self, event: Event) -> Result<Option<Cause>> {
         let mut actions = Vec::new();
         self.coordinator.on(event, &mut actions);
+        if planted(&*self.pace, Planted::PublishWithoutAck) {
+            self.forgo_the_last(&mut actions);
+        }
         let mut end = None;
         while !actions.is_empty() {
             for action in std::mem::take(&mut actions) {
@@ -177,12 +180,7 @@ impl Conductor {
 
     fn act(&mut self, action: Action) -> Result<()> {
         match action {
-            Action::Trigger { epoch, .. } => {
-                (self.orders)(&Order::Trigger { epoch });
-                if planted(&*self.pace, Planted::PublishWithoutAck) {
-                    self.believe_in_one(epoch);
-                }
-            }
+            Action::Trigger { epoch, .. } => (self.orders)(&Order::Trigger { epoch }),
             Action::Commit { epoch } => (self.orders)(&Order::Commit { epoch }),
             Action::Abandon { epoch, why } => self.tally.abandoned(epoch, &why),
             Action::Collect => self.collect(),
@@ -201,12 +199,12 @@ impl Conductor {
         Ok(())
     }
 
-    /// The planted bug: one part counts as acknowledged without having said so.
-    fn believe_in_one(&mut self, epoch: Epoch) {
-        let operators = self.ledger.manifest_operators(epoch).len() as u64;
-        let operator = usize::try_from(epoch.0 % operators).unwrap_or(0);
-        let part = protocol::Part { operator, worker: Worker(0) };
-        self.coordinator.on(Event::Ack { part, epoch }, &mut Vec::new());
+    /// The planted bug: who is the last one missing counts as if it had acknowledged.
+    fn forgo_the_last(&mut self, actions: &mut Vec<Action>) {
+        let Some(running) = self.coordinator.status().running else { return };
+        if let [part] = running.missing[..] {
+            self.coordinator.on(Event::Ack { part, epoch: running.epoch }, actions);
+        }
     }
 
     fn publish(

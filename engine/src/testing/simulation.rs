@@ -15,8 +15,8 @@ use super::watched::{Watched, checkpoints_in};
 use crate::flow::Flow;
 use crate::job::{Checkpoint, Job};
 use crate::runtime::conductor::Call;
-use crate::runtime::ready::Ready;
 use crate::runtime::pace::Planted;
+use crate::runtime::ready::Ready;
 use crate::time::ManualClock;
 use crate::{Error, ErrorKind, Outcome, Result, RunArgs, Summary};
 
@@ -95,7 +95,10 @@ pub struct Report {
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { runs, crashes, stops, failed, steps, checkpoints, epochs, .. } = self;
-        write!(f, "{runs} runs: {crashes} crashes, {stops} stops, {failed} failed; {steps} steps; ")?;
+        write!(
+            f,
+            "{runs} runs: {crashes} crashes, {stops} stops, {failed} failed; {steps} steps; "
+        )?;
         write!(f, "{checkpoints} checkpoints left of {epochs}; trace {:016x}", self.trace)?;
         self.failure.as_ref().map_or(Ok(()), |error| write!(f, "; {}", error.report()))
     }
@@ -201,7 +204,8 @@ impl Simulation {
         if !quiet {
             plan = Plan::random(random.draw(), self.store_faults);
             if random.one_in(3) {
-                let effect = if random.one_in(2) { Effect::CrashBefore } else { Effect::CrashAfter };
+                let effect =
+                    if random.one_in(2) { Effect::CrashBefore } else { Effect::CrashAfter };
                 plan = plan.and_at_operation(1 + random.below(60), effect);
             }
         }
@@ -277,7 +281,9 @@ impl<F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static> Life<F> {
             Err(error) if error.kind() == ErrorKind::Unavailable && !quiet => {
                 self.report.failed += 1;
             }
-            Err(error) if quiet && error.report().contains("planned fault") => self.report.failed += 1,
+            Err(error) if quiet && error.report().contains("planned fault") => {
+                self.report.failed += 1
+            }
             Err(error) => return self.fail(error),
         }
         if self.report.runs >= RUNS_MAX {
