@@ -20,6 +20,7 @@ use super::{Edge, Scope};
 use crate::connector::{Batch, Malformed, OnMalformed, Poll, Reader, Source, Split};
 use crate::protocol::Part;
 use crate::runtime::message::{Handover, Snapshot};
+use crate::runtime::pace::{Planted, planted};
 use crate::time::EventTime;
 use crate::watermark::SplitWatermark;
 use crate::{Error, Result};
@@ -152,6 +153,9 @@ impl<S: Source> Reading<S> {
         good: &mut Good<'_, S>,
         bad: &mut Bad<'_>,
     ) -> Result<()> {
+        if planted(&*self.site.pace, Planted::PositionsLate) {
+            self.cut_late(caps, good, bad)?;
+        }
         self.cut(caps)?;
         self.take_splits()?;
         self.send_mark(caps, good);
@@ -162,7 +166,7 @@ impl<S: Source> Reading<S> {
             match self.poll(caps, good, bad)? {
                 Poll::Ready => {}
                 Poll::Idle { retry_after } => {
-                    self.activator.activate_after(retry_after);
+                    self.site.activate_after(&self.activator, retry_after);
                     return Ok(());
                 }
                 Poll::Finished => return Ok(self.end()),
@@ -178,13 +182,34 @@ impl<S: Source> Reading<S> {
         if epoch <= caps.epoch() {
             return Ok(());
         }
+        self.hand_over_positions(epoch)?;
+        caps.lower(epoch);
+        Ok(())
+    }
+
+    /// The planted bug: what is read between the cut and the noting of positions is lost.
+    fn cut_late(
+        &mut self,
+        caps: &mut Capabilities,
+        good: &mut Good<'_, S>,
+        bad: &mut Bad<'_>,
+    ) -> Result<()> {
+        let epoch = self.site.control.triggered();
+        if epoch > caps.epoch() {
+            caps.lower(epoch);
+            self.poll(caps, good, bad)?;
+            self.hand_over_positions(epoch)?;
+        }
+        Ok(())
+    }
+
+    fn hand_over_positions(&mut self, epoch: Epoch) -> Result<()> {
         let mut splits = std::mem::take(&mut self.finished);
         for split in &self.open {
             splits.push(split.describe(false)?);
         }
         let snapshot = Snapshot::Source { splits, skipped: self.skipped };
         self.site.control.hand_over(Handover::Part { part: self.part, epoch, snapshot });
-        caps.lower(epoch);
         Ok(())
     }
 

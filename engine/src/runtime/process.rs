@@ -97,9 +97,9 @@ impl Process {
             committers,
             sinks: membership.local_sinks(plan),
             books: Default::default(),
+            pace: membership.pace.clone(),
         };
-        let pace = membership.pace.clone();
-        let uploader = spawn("isochrone-uploader", move || uploader.run(&*pace))?;
+        let uploader = spawn("isochrone-uploader", move || uploader.run())?;
         Ok(Process { control, handover, uploader, workers: None })
     }
 
