@@ -6,6 +6,8 @@
 //! happened.
 
 pub use isochrone_connectors as connectors;
+#[cfg(feature = "testing")]
+pub use isochrone_engine::testing;
 pub use isochrone_engine::{
     Checkpoint, CheckpointStats, Error, ErrorKind, Flow, Job, JobHandle, Keyed, Loaded, Outcome,
     RestoreReport, Result, RunArgs, Stateful, Stream, Summary, connector, ids, keyed, main, record,

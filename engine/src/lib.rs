@@ -16,6 +16,8 @@ mod runtime;
 pub mod state;
 mod stream;
 mod summary;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 mod watermark;
 

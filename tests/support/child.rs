@@ -40,7 +40,21 @@ pub struct Job {
 impl Job {
     /// Runs `test` of this binary as a job. What it writes to standard error goes to `errors`.
     pub fn start(test: &str, flags: &[String], errors: &Path) -> Job {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Job::start_within(&[], test, flags, errors)
+    }
+
+    /// Like [`Job::start`], by a command that runs another, such as `ip netns exec NAME`.
+    pub fn start_within(around: &[String], test: &str, flags: &[String], errors: &Path) -> Job {
+        let program = std::env::current_exe().unwrap();
+        let mut command = match around {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
+        let child = command
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(FLAGS, flags.join(SEPARATOR))
             .stdin(Stdio::null())

@@ -26,7 +26,7 @@ pub(crate) struct Control {
     failure: Mutex<Option<Error>>,
     splits: Mutex<HashMap<Part, Vec<manifest::Split>>>,
     splits_given: AtomicU64,
-    complete: Mutex<Vec<usize>>,
+    dealt: Mutex<HashMap<usize, bool>>,
     wakers: Mutex<Vec<SyncActivator>>,
     handover: Sender<Handover>,
     clock: SharedClock,
@@ -47,7 +47,7 @@ impl Control {
             failure: Mutex::default(),
             splits: Mutex::default(),
             splits_given: AtomicU64::new(0),
-            complete: Mutex::default(),
+            dealt: Mutex::default(),
             wakers: Mutex::default(),
             handover,
             clock,
@@ -75,7 +75,7 @@ impl Control {
         self.wake();
     }
 
-    /// Changes whenever [`Control::take_splits`] or [`Control::is_complete`] may answer otherwise.
+    /// Changes whenever [`Control::take_splits`] or [`Control::dealt`] may answer otherwise.
     pub(crate) fn splits_version(&self) -> u64 {
         self.splits_given.load(Ordering::Acquire)
     }
@@ -84,15 +84,16 @@ impl Control {
         lock(&self.splits).remove(&part).unwrap_or_default()
     }
 
-    /// No more splits will come for the source of this index.
-    pub(crate) fn complete(&self, operator: usize) {
-        lock(&self.complete).push(operator);
+    /// The source of this index has got the splits there are; with `complete`, for good.
+    pub(crate) fn deal(&self, operator: usize, complete: bool) {
+        lock(&self.dealt).insert(operator, complete);
         self.splits_given.fetch_add(1, Ordering::AcqRel);
         self.wake();
     }
 
-    pub(crate) fn is_complete(&self, operator: usize) -> bool {
-        lock(&self.complete).contains(&operator)
+    /// Whether the source of this index has got splits, and if so, whether for good.
+    pub(crate) fn dealt(&self, operator: usize) -> Option<bool> {
+        lock(&self.dealt).get(&operator).copied()
     }
 
     /// Ends the run of this process: workers leave at their next step.

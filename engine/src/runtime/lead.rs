@@ -126,7 +126,7 @@ impl Ready {
         let local = process.orders();
         let (allocators, others, links) = match company {
             None => {
-                let (allocators, others) = builders::in_process(workers)?;
+                let (allocators, others) = builders::in_process(workers, self.in_bytes)?;
                 (allocators, others, Arc::new(Vec::new()))
             }
             Some(company) => self.assemble(company, &membership, &taken)?,
@@ -161,8 +161,9 @@ impl Ready {
             merge,
             ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),
+            pace,
         };
-        let end = conductor.run(&*pace);
+        let end = conductor.run();
         conductor.tally.clear_line();
         let ended = process.end(links.is_empty());
         let outcome = end?;
