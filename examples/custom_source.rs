@@ -16,8 +16,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use isochrone::connector::{
-    Batch, Committer, Discovery, Poll, Prepare, Reader, Readiness, Sink, SinkContext, Source,
-    Split, Writer,
+    Batch, Committer, Discovery, Poll, Prepare, Reader, Readiness, Recovery, Sink, SinkContext,
+    Source, Split, Writer,
 };
 use isochrone::ids::Epoch;
 use isochrone::prelude::*;
@@ -192,15 +192,16 @@ impl Writer<Entry, Page> for BookWriter {
 }
 
 impl Committer<Page> for Book {
-    fn recover(&mut self, pending: Vec<Page>, fresh: bool) -> Result<()> {
-        if fresh && !self.read()?.entries.is_empty() {
+    fn recover(&mut self, recovery: Recovery<Page>) -> Result<Vec<String>> {
+        if recovery.from.is_none() && !self.read()?.entries.is_empty() {
             return Err(Error::invalid(format!(
                 "book `{}` has entries, and the job has no checkpoint that explains them; take \
                  another book, or the store that belongs to it",
                 self.path.display()
             )));
         }
-        self.commit(&pending)
+        self.commit(&recovery.pending)?;
+        Ok(Vec::new())
     }
 
     fn commit(&mut self, pages: &[Page]) -> Result<()> {

@@ -114,7 +114,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        self.names.iter().for_each(|name| drop(ip(&format!("netns del {name}"))));
+        for name in &self.names {
+            ip(&format!("netns del {name}"));
+        }
     }
 }
 

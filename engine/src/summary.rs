@@ -101,6 +101,9 @@ pub struct RestoreReport {
     pub positions: Vec<String>,
     /// Newer checkpoints that were passed over because they are damaged.
     pub passed_over: Vec<String>,
+    /// What sinks found and did: output taken out of sight because it will be written again,
+    /// output that a consumer has taken already.
+    pub set_aside: Vec<String>,
 }
 
 /// State that one worker took over.
@@ -122,6 +125,9 @@ impl fmt::Display for RestoreReport {
         write!(f, "restored checkpoint {epoch}")?;
         for line in &self.passed_over {
             write!(f, "\n  PASSED OVER {line}")?;
+        }
+        for line in &self.set_aside {
+            write!(f, "\n  {line}")?;
         }
         for line in &self.operators {
             write!(f, "\n  {line}")?;

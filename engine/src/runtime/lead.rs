@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
+use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
 
 use super::conductor::{Call, Conductor, Orders};
@@ -20,6 +21,7 @@ use super::tally::Tally;
 use super::wire::{Downward, Start, Upward};
 use crate::cluster::mesh::{self, Party, RunToken};
 use crate::cluster::{Hub, Link, LinkEvent, Member};
+use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::erased::AnyCommitter;
 use crate::flow::Flow;
@@ -120,8 +122,10 @@ impl Ready {
         let total = workers * company.as_ref().map_or(1, |company| company.me.processes);
         let calls = self.calls.0.clone();
         let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
-        let (ledger, committers) = self.recover_sinks(&setting)?;
-        let Setting { membership, taken, restore, .. } = setting;
+        let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
+        let Setting { membership, taken, mut restore, .. } = setting;
+        restore.set_aside = set_aside;
+        announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
         let (allocators, others, links) = match company {
@@ -204,17 +208,24 @@ impl Ready {
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
-    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers)> {
+    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers, Vec<String>)> {
+        let Setting { membership, taken, .. } = setting;
         let mut ledger = Ledger::restore(setting.operators.clone());
-        let mut committers = setting.membership.committers(&self.plan)?;
+        let mut committers = membership.committers(&self.plan)?;
+        let mut set_aside = Vec::new();
         for (index, committer) in &mut committers {
             if let ManifestPart::Sink { pending } = &setting.operators[*index].part {
-                let effects = pending.iter().map(|pending| pending.effect.clone()).collect();
-                committer.recover(effects, setting.taken.from.is_none())?;
+                let renamed_from = match taken.operators.get(*index).map(|plan| &plan.step) {
+                    Some(Step::Rename { from, .. }) => Some(from.clone()),
+                    _ => None,
+                };
+                let pending = pending.iter().map(|pending| pending.effect.clone()).collect();
+                let from = taken.from.as_ref().map(|manifest| manifest.epoch);
+                set_aside.extend(committer.recover(Recovery { pending, from, renamed_from })?);
                 ledger.recovered(*index);
             }
         }
-        Ok((ledger, committers))
+        Ok((ledger, committers, set_aside))
     }
 
     /// Tells the others where the run begins and connects with them.
@@ -282,6 +293,16 @@ fn listen_to(
         }
     };
     super::process::spawn("isochrone-listener", pass_on).map(drop)
+}
+
+/// Says what was given up, whoever listens.
+fn announce(restore: &RestoreReport) {
+    for line in &restore.passed_over {
+        tracing::warn!("passed over: {line}");
+    }
+    for line in &restore.set_aside {
+        tracing::warn!("{line}");
+    }
 }
 
 fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summary {

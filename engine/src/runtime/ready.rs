@@ -154,7 +154,7 @@ pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
         operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
         positions: positions.collect(),
         passed_over: taken.passed_over.clone(),
-        loaded: Vec::new(),
+        ..RestoreReport::default()
     }
 }
 
