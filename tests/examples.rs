@@ -1,5 +1,10 @@
 //! Each example does what its first lines say: run as a user runs it, as a process of its own.
 
+// Its own tests, by the suites for connectors, run here: Cargo builds an example either as a test or
+// as a program.
+#[path = "../examples/custom_source.rs"]
+#[expect(dead_code, reason = "the example's own entrance is not used here")]
+mod custom_source;
 mod support;
 
 use std::collections::BTreeMap;

@@ -152,12 +152,19 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// /// The record of the same key that came before.
     /// struct Previous;
     /// impl Process<u64, u64> for Previous {
-    ///     type State = Option<u64>;
+    ///     type State = (bool, u64);
     ///     type Out = u64;
-    ///     fn on_record(&self, cx: Context<'_, u64, Option<u64>>, n: u64) -> impl IntoIterator<Item = u64> {
-    ///         cx.state.replace(n)
+    ///
+    ///     fn on_record(
+    ///         &self,
+    ///         cx: Context<'_, u64, (bool, u64)>,
+    ///         n: u64,
+    ///     ) -> impl IntoIterator<Item = u64> {
+    ///         let (seen, before) = std::mem::replace(cx.state, (true, n));
+    ///         seen.then_some(before)
     ///     }
-    ///     fn on_timer(&self, _: Context<'_, u64, Option<u64>>) -> impl IntoIterator<Item = u64> {
+    ///
+    ///     fn on_timer(&self, _: Context<'_, u64, (bool, u64)>) -> impl IntoIterator<Item = u64> {
     ///         None
     ///     }
     /// }
