@@ -2,14 +2,13 @@
 //! meter's total after every reading, exactly once.
 //!
 //! The source shows positions, the sink an effect that can be committed again and again. The main
-//! thing about the sink is that the entries and the mark of what has been entered change in one
-//! step, here the renaming of a file. With a database it would be a transaction.
+//! thing about the sink is that the entries and the mark of who entered them when change in one step,
+//! here the renaming of a file. With a database it would be a transaction.
 //!
 //! ```sh
 //! cargo run --release --example custom_source -- --book book.json --store meters-state
 //! ```
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -131,7 +130,7 @@ struct Entry {
     total: u64,
 }
 
-/// A file that holds all entries, and who has entered what.
+/// A file that holds all entries, by who entered them when.
 #[derive(Clone)]
 struct Book {
     path: PathBuf,
@@ -141,22 +140,16 @@ struct Book {
 /// is right for little output; much of it belongs in a place of its own, made durable by `prepare`.
 #[derive(Clone, Serialize, Deserialize)]
 struct Page {
-    mark: Mark,
+    epoch: u64,
     worker: u32,
     entries: Vec<Entry>,
 }
 
-/// The run and the epoch of a worker's last page.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-struct Mark {
-    generation: u64,
-    epoch: u64,
-}
-
 #[derive(Default, Serialize, Deserialize)]
 struct Content {
-    entered: BTreeMap<u32, Mark>,
-    entries: Vec<Entry>,
+    /// The newest run that has opened the book; none before it may add a page any more.
+    generation: u64,
+    pages: Vec<Page>,
 }
 
 impl Sink for Book {
@@ -164,16 +157,16 @@ impl Sink for Book {
     type Effect = Page;
 
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn Writer<Entry, Page>>> {
-        Ok(Box::new(BookWriter { context: context.clone(), entries: Vec::new() }))
+        Ok(Box::new(BookWriter { worker: context.worker.0, entries: Vec::new() }))
     }
 
-    fn committer(&self, _context: &SinkContext) -> Result<Box<dyn Committer<Page>>> {
-        Ok(Box::new(self.clone()))
+    fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Page>>> {
+        Ok(Box::new(BookKeeper { book: self.clone(), generation: context.generation.0 }))
     }
 }
 
 struct BookWriter {
-    context: SinkContext,
+    worker: u32,
     entries: Vec<Entry>,
 }
 
@@ -185,63 +178,83 @@ impl Writer<Entry, Page> for BookWriter {
 
     fn prepare(&mut self, epoch: Epoch) -> Result<Prepare<Page>> {
         let entries = std::mem::take(&mut self.entries);
-        let mark = Mark { generation: self.context.generation.0, epoch: epoch.0 };
-        let page = Page { mark, worker: self.context.worker.0, entries };
+        let page = Page { epoch: epoch.0, worker: self.worker, entries };
         Ok(Box::new(move || Ok((!page.entries.is_empty()).then(|| page.clone()))))
     }
 }
 
-impl Committer<Page> for Book {
+struct BookKeeper {
+    book: Book,
+    generation: u64,
+}
+
+impl Committer<Page> for BookKeeper {
     fn recover(&mut self, recovery: Recovery<Page>) -> Result<Vec<String>> {
-        if recovery.from.is_none() && !self.read()?.entries.is_empty() {
-            return Err(Error::invalid(format!(
-                "book `{}` has entries, and the job has no checkpoint that explains them; take \
-                 another book, or the store that belongs to it",
-                self.path.display()
-            )));
-        }
-        self.commit(&recovery.pending)?;
-        Ok(Vec::new())
+        let Recovery { pending, from, .. } = recovery;
+        let mut notes = Vec::new();
+        self.book.change(|content| {
+            self.not_overtaken(content)?;
+            if from.is_none() && !content.pages.is_empty() {
+                return Err(Error::invalid(format!(
+                    "book `{}` has entries, and the job has no checkpoint that explains them; take \
+                     another book, or the store that belongs to it",
+                    self.book.path.display()
+                )));
+            }
+            content.generation = self.generation;
+            // What an older checkpoint does not know of will be written again.
+            let before = content.pages.len();
+            content.pages.retain(|page| from.is_some_and(|cut| page.epoch < cut.0));
+            let taken_back = before - content.pages.len();
+            if taken_back > 0 {
+                notes.push(format!("{taken_back} pages were taken back; they will come again"));
+            }
+            pending.iter().try_for_each(|page| self.enter(content, page))
+        })?;
+        Ok(notes)
     }
 
     fn commit(&mut self, pages: &[Page]) -> Result<()> {
         if pages.is_empty() {
             return Ok(());
         }
+        self.book.change(|content| pages.iter().try_for_each(|page| self.enter(content, page)))
+    }
+}
+
+impl BookKeeper {
+    /// Takes in a page, unless it is there: an effect may be handed in again, also by an older run.
+    fn enter(&self, content: &mut Content, page: &Page) -> Result<()> {
+        let is_there = |other: &Page| (other.epoch, other.worker) == (page.epoch, page.worker);
+        if content.pages.iter().any(is_there) {
+            return Ok(());
+        }
+        self.not_overtaken(content)?;
+        content.pages.push(page.clone());
+        Ok(())
+    }
+
+    fn not_overtaken(&self, content: &Content) -> Result<()> {
+        if content.generation <= self.generation {
+            return Ok(());
+        }
+        let book = self.book.path.display();
+        Err(Error::fenced(format!(
+            "book `{book}` is kept by a newer run of the job; stop this one"
+        )))
+    }
+}
+
+impl Book {
+    /// Changes the content in one step, or not at all.
+    fn change(&self, change: impl FnOnce(&mut Content) -> Result<()>) -> Result<()> {
         // Processes of one job, or a run that was thought dead, may want to write at the same time.
         // The lock ends with the process.
         let lock = File::create(self.beside("lock")).map_err(|e| self.failed(e))?;
         lock.lock().map_err(|e| self.failed(e))?;
         let mut content = self.read()?;
-        for page in pages {
-            self.enter(&mut content, page)?;
-        }
+        change(&mut content)?;
         self.replace(&content)
-    }
-}
-
-impl Book {
-    /// Takes in a page unless it has been entered before.
-    fn enter(&self, content: &mut Content, page: &Page) -> Result<()> {
-        let Page { mark, worker, entries } = page;
-        match content.entered.get(worker) {
-            Some(last) if mark.epoch > last.epoch => {}
-            None => {}
-            // An effect may be handed in again, also by an older run: nothing to do.
-            Some(last) if mark.generation <= last.generation => return Ok(()),
-            Some(last) => {
-                return Err(Error::invalid(format!(
-                    "book `{}` has epoch {} and the job came back to {}: it went on from an older \
-                     checkpoint than the book's; take another book, or a newer checkpoint",
-                    self.path.display(),
-                    last.epoch,
-                    mark.epoch
-                )));
-            }
-        }
-        content.entered.insert(*worker, *mark);
-        content.entries.extend_from_slice(entries);
-        Ok(())
     }
 
     fn read(&self) -> Result<Content> {
@@ -304,22 +317,30 @@ mod tests {
     fn the_sink_keeps_its_contract() {
         let folder = tempfile::tempdir().unwrap();
         let book = Book { path: folder.path().join("book.json") };
-        let entry = |number| Entry { meter: 0, number, total: 0 };
-        check_sink(|| book.clone(), || book.read().unwrap().entries, entry);
+        let entries = || {
+            let mut pages = book.read().unwrap().pages;
+            pages.sort_by_key(|page| (page.epoch, page.worker));
+            pages.into_iter().flat_map(|page| page.entries).collect()
+        };
+        check_sink(|| book.clone(), entries, |number| Entry { meter: 0, number, total: 0 });
     }
 
     #[test]
-    fn a_book_that_is_ahead_of_the_checkpoint_is_refused() {
+    fn a_run_that_was_overtaken_adds_no_page() {
         let folder = tempfile::tempdir().unwrap();
-        let mut book = Book { path: folder.path().join("book.json") };
-        let page = |generation, epoch| Page {
-            mark: Mark { generation, epoch },
-            worker: 0,
-            entries: vec![Entry { meter: 0, number: epoch, total: 0 }],
+        let book = Book { path: folder.path().join("book.json") };
+        let open = |generation, from| {
+            let mut keeper = BookKeeper { book: book.clone(), generation };
+            keeper.recover(Recovery { pending: vec![], from, renamed_from: None }).unwrap();
+            keeper
         };
-        book.commit(&[page(1, 6), page(1, 7)]).unwrap();
-        let error = book.commit(&[page(2, 6)]).unwrap_err();
-        assert_eq!(error.kind(), isochrone::ErrorKind::Invalid);
-        assert_eq!(book.read().unwrap().entries.len(), 2);
+        let page = |epoch| Page { epoch, worker: 0, entries: vec![] };
+        let mut old = open(1, None);
+        old.commit(&[page(6), page(7)]).unwrap();
+        open(2, Some(Epoch(7)));
+        old.commit(&[page(6)]).unwrap();
+        let error = old.commit(&[page(7)]).unwrap_err();
+        assert_eq!(error.kind(), isochrone::ErrorKind::Fenced);
+        assert_eq!(book.read().unwrap().pages.len(), 1);
     }
 }

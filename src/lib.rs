@@ -25,3 +25,8 @@ pub mod prelude {
     pub use crate::{Checkpoint, Error, Flow, Job, Result, RunArgs, Stream, Summary};
     pub use serde::{Deserialize, Serialize};
 }
+
+/// The job in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

@@ -181,6 +181,12 @@ fn word_count_agrees_with_a_naive_count() {
 
 #[derive(Deserialize)]
 struct Book {
+    pages: Vec<Page>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    epoch: u64,
     entries: Vec<Entry>,
 }
 
@@ -205,7 +211,9 @@ fn custom_source_enters_each_reading_once_also_when_more_come() {
             .succeeds()
     };
     let check = |readings: u64| {
-        let Book { entries } = serde_json::from_slice(&fs::read(&book).unwrap()).unwrap();
+        let Book { mut pages } = serde_json::from_slice(&fs::read(&book).unwrap()).unwrap();
+        pages.sort_by_key(|page| page.epoch);
+        let entries: Vec<Entry> = pages.into_iter().flat_map(|page| page.entries).collect();
         assert_eq!(entries.len() as u64, 4 * readings);
         let mut next: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for Entry { meter, number, total } in entries {

@@ -72,12 +72,46 @@ impl<'s> Flow<'s> {
     }
 
     /// Reads a source. `id` names its positions in every checkpoint.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 1, 2, 3]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn source<S: Source>(&self, id: &str, source: S) -> Stream<'s, S::Item> {
         self.read(id, source, false).0
     }
 
     /// Reads a source; what is not a record comes out of the second stream, to be sunk like any
     /// other: a dead letter is published exactly once where its sink is.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, Files};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// let folder = tempfile::tempdir().expect("a folder");
+    /// let path = folder.path().join("numbers.jsonl");
+    /// std::fs::write(&path, "1\ntwo\n3\n").expect("written");
+    /// # let (good, bad) = (Collected::default(), Collected::default());
+    /// # let (good_sink, bad_sink) = (good.clone(), bad.clone());
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let source = Files::at(&path).json::<u64>();
+    /// let (numbers, dead_letters) = flow.source_with_dead_letters("numbers", source);
+    /// numbers.sink("good", good_sink.clone());
+    /// dead_letters.map(|letter| letter.raw).sink("bad", bad_sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(good.items(), [1, 3]);
+    /// assert_eq!(bad.items(), [b"two"]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn source_with_dead_letters<S: Source>(
         &self,
         id: &str,

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::dataflow::SyncActivator;
 use crossbeam_channel::Sender;
 use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::manifest;
-use timely::scheduling::SyncActivator;
 
 use super::message::{Failure, Handover};
 use crate::protocol::Part;
