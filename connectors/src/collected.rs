@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use isochrone_engine::connector::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
+use isochrone_engine::connector::{
+    Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer,
+};
 use isochrone_engine::ids::{Epoch, Generation, Worker};
 use isochrone_engine::record::Record;
 use isochrone_engine::{Error, Result};

@@ -6,6 +6,7 @@ pub mod connector;
 mod dataflow;
 mod erased;
 mod flow;
+mod id;
 mod job;
 pub mod keyed;
 mod keyed_stream;
@@ -20,6 +21,7 @@ mod watermark;
 
 pub use args::RunArgs;
 pub use flow::Flow;
+pub use id::Id;
 pub use isochrone_persistence::{Error, ErrorKind, Result, ids};
 pub use job::{Checkpoint, Job, JobHandle};
 pub use keyed_stream::{Keyed, Stateful};

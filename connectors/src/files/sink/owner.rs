@@ -54,11 +54,7 @@ pub(super) fn find(
 }
 
 /// Takes the folder, which nobody or this very sink has, in one step and durably.
-pub(super) fn take(
-    folder: &Path,
-    names: &Names,
-    renamed_from: Option<&OperatorId>,
-) -> Result<()> {
+pub(super) fn take(folder: &Path, names: &Names, renamed_from: Option<&OperatorId>) -> Result<()> {
     if find(folder, names, None).is_ok_and(|owner| owner == Owner::This) {
         return Ok(());
     }

@@ -27,8 +27,8 @@ use isochrone_engine::connector::{Committer, Recovery};
 use isochrone_engine::{Error, Result};
 
 use super::name::Names;
-use super::part::PreparedPart;
 use super::owner::Owner;
+use super::part::PreparedPart;
 use super::{folder, io_error, owner};
 
 pub(super) struct PartCommitter {
@@ -179,9 +179,7 @@ fn published_before(part: &PreparedPart) -> Result<Outcome> {
     let (finished, folder) = (finished_path(part), Path::new(&part.folder));
     match finished.try_exists() {
         Ok(true) => check_published(part, &finished),
-        Ok(false)
-            if owner::is_owned(folder) && !folder::was_set_aside(folder, &part.finished)? =>
-        {
+        Ok(false) if owner::is_owned(folder) && !folder::was_set_aside(folder, &part.finished)? => {
             Ok(Outcome::Taken)
         }
         Ok(false) => Err(gone(part)),
