@@ -53,9 +53,12 @@ impl Set {
     }
 
     fn children(&self) -> Vec<u32> {
-        let id = self.job.id();
-        let text = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
-        text.unwrap_or_default().split_whitespace().map(|id| id.parse().unwrap()).collect()
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.job.id()));
+        let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.ok()?.path().join("children")).ok()
+        };
+        let texts: Vec<String> = tasks.into_iter().flatten().filter_map(of_task).collect();
+        texts.iter().flat_map(|text| text.split_whitespace()).map(|id| id.parse().unwrap()).collect()
     }
 
     /// Waits until none of `before` is left and a new set has taken their place.
@@ -121,6 +124,7 @@ fn no_process_outlives_its_supervisor() {
     play(|flags| account_risk::run(flags).map(drop));
     let mut set = Set::start("no_process_outlives_its_supervisor");
     let children = set.children();
+    assert_eq!(children.len(), PROCESSES, "{children:?}");
     assert!(set.job.kill());
     assert!(wait::soon(|| !children.iter().any(|id| is_alive(*id))), "{}", set.job.errors());
 }
