@@ -77,7 +77,7 @@ impl<T: Record + Sync> Lab<T> {
     }
 
     /// The input, counted as it is read.
-    pub fn source(&self) -> impl Fn() -> Counted<T> + Send + Sync + 'static {
+    pub fn source(&self) -> impl Fn() -> Counted<T> + Send + Sync + use<T> {
         let (script, seen) = (self.script.clone(), self.seen.clone());
         move || Counted { script: script.clone(), seen: seen.clone() }
     }
