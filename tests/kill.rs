@@ -1,5 +1,7 @@
 //! Real kills of a real job: `account_risk` on a million purchases, killed at seeded moments from its
-//! first instruction to its last, and each time started again with another number of workers.
+//! first instruction to its last, and each time started again with another number of processes and
+//! workers. Of several processes, the supervisor is killed, or first one of the others and, while all
+//! start again, the supervisor too.
 //!
 //! `SEED=n` plays the same schedule again; the moments are those of the machine.
 
@@ -44,7 +46,9 @@ fn a_hundred_kills_leave_the_output_and_state_of_an_undisturbed_run() {
             break;
         }
     }
-    assert!(tally.at_start > 0 && tally.at_manifest > 0 && tally.at_end > 0, "{tally:?}");
+    let Tally { at_start, in_between, at_manifest, at_end, of_children, starts, .. } = tally;
+    let moments = [at_start, in_between, at_manifest, at_end, of_children];
+    assert!(moments.iter().chain(&starts).all(|count| *count > 0), "{tally:?}");
 }
 
 /// When a job is killed.
@@ -73,6 +77,27 @@ impl Moment {
     }
 }
 
+/// How many processes, of how many workers each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    processes: u32,
+    workers: u32,
+}
+
+impl Shape {
+    /// Another one than before.
+    fn draw(seeded: &mut Seeded, before: Option<Shape>) -> Shape {
+        loop {
+            let processes = 1 + seeded.below(3) as u32;
+            let workers = seeded.pick(if processes == 1 { &[1, 2, 3, 5] } else { &[1, 2] });
+            let drawn = Shape { processes, workers };
+            if Some(drawn) != before {
+                return drawn;
+            }
+        }
+    }
+}
+
 /// Kills so far, by moment.
 #[derive(Debug, Default)]
 struct Tally {
@@ -82,7 +107,10 @@ struct Tally {
     at_manifest: u32,
     at_part: u32,
     at_end: u32,
-    starts: u32,
+    /// Kills of a process under a supervisor.
+    of_children: u32,
+    /// Starts with one, two and three processes.
+    starts: [u32; 3],
 }
 
 impl Tally {
@@ -118,13 +146,14 @@ impl Run {
         }
     }
 
-    fn start(&self, workers: u32) -> Job {
+    fn start(&self, shape: Shape) -> Job {
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let pairs = [
             ("--input", path(&self.input)),
             ("--output", path(&self.output)),
             ("--store", path(&self.store)),
-            ("--workers", workers.to_string()),
+            ("--workers", shape.workers.to_string()),
+            ("--processes", shape.processes.to_string()),
             ("--checkpoint-every", CHECKPOINT_EVERY.to_owned()),
         ];
         let flags: Vec<String> =
@@ -133,7 +162,7 @@ impl Run {
     }
 
     fn undisturbed(self, log: &Log) {
-        let mut job = self.start(2);
+        let mut job = self.start(Shape { processes: 1, workers: 2 });
         let started = wait::Since::now();
         assert_ends_well(&mut job);
         eprintln!("undisturbed: {:?}", started.passed());
@@ -141,17 +170,21 @@ impl Run {
     }
 
     fn disturbed(self, seeded: &mut Seeded, log: &Log, tally: &mut Tally) {
-        let mut workers = 0;
+        let mut shape = None;
         for kills in 0.. {
-            let others: Vec<u32> = [1, 2, 3, 4, 5].into_iter().filter(|n| *n != workers).collect();
-            workers = seeded.pick(&others);
+            let next = Shape::draw(seeded, shape);
+            shape = Some(next);
             let moment = match kills {
                 ..KILLS_PER_RUN => Moment::draw(seeded),
                 KILLS_PER_RUN => Moment::Finished,
                 _ => Moment::Never,
             };
-            let mut job = self.start(workers);
-            tally.starts += 1;
+            let mut job = self.start(next);
+            tally.starts[next.processes as usize - 1] += 1;
+            if next.processes > 1 && kills < KILLS_PER_RUN && seeded.one_in(2) {
+                self.wait_for(Moment::draw(seeded), &mut job);
+                tally.of_children += u32::from(job.kill_a_child(seeded));
+            }
             self.wait_for(moment, &mut job);
             if !job.kill() {
                 assert_ends_well(&mut job);

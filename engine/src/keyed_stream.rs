@@ -13,6 +13,7 @@ use isochrone_persistence::{ErrorKind, Result};
 
 use crate::dataflow;
 use crate::flow::{Flow, Role};
+use crate::id::Id;
 use crate::keyed::{
     Count, Dedup, Filter, FlatMap, Logic, Map, MapState, Process, Processing, StateMap, Table,
 };
@@ -61,8 +62,8 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// assert_eq!(output.items(), [0, 1, 2, 4]);
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
-    pub fn state<S: State>(&self, id: &str) -> Stateful<'s, K, T, S, F> {
-        Stateful { keyed: self.again(), id: id.to_owned(), renamed_from: None, state: PhantomData }
+    pub fn state<S: State>(&self, id: impl Into<Id>) -> Stateful<'s, K, T, S, F> {
+        Stateful { keyed: self.again(), id: id.into(), state: PhantomData }
     }
 
     /// Keeps a map per key whose entries are stored one by one: only those that changed are written
@@ -89,7 +90,7 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// ```
     pub fn state_map<K2, V, I>(
         &self,
-        id: &str,
+        id: impl Into<Id>,
         f: impl Fn(&mut MapState<K2, V>, T) -> I + 'static,
     ) -> Stream<'s, I::Item>
     where
@@ -97,7 +98,7 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
         V: State,
         I: IntoIterator<Item: Record>,
     {
-        self.operator(id, None, StateMap::new(f))
+        self.operator(&id.into(), StateMap::new(f))
     }
 
     /// Lets the first record of each key pass. It is remembered for `ttl` of event time after the
@@ -120,8 +121,8 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// assert_eq!(output.items(), [0, 1]);
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
-    pub fn dedup(&self, id: &str, ttl: Duration) -> Stream<'s, T> {
-        self.operator(id, None, Dedup::new(ttl))
+    pub fn dedup(&self, id: impl Into<Id>, ttl: Duration) -> Stream<'s, T> {
+        self.operator(&id.into(), Dedup::new(ttl))
     }
 
     /// Counts the records of each key; each record becomes its key and the count so far.
@@ -139,8 +140,8 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// assert_eq!(output.items(), [(0, 1), (1, 1), (2, 1), (0, 2)]);
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
-    pub fn count(&self, id: &str) -> Stream<'s, (K, u64)> {
-        self.operator(id, None, Count)
+    pub fn count(&self, id: impl Into<Id>) -> Stream<'s, (K, u64)> {
+        self.operator(&id.into(), Count)
     }
 
     /// Runs an operator with state, its key and timers.
@@ -178,23 +179,18 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     /// assert_eq!(output.items(), [0, 1]);
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
-    pub fn process<P: Process<K, T>>(&self, id: &str, process: P) -> Stream<'s, P::Out> {
-        self.operator(id, None, Processing(process))
+    pub fn process<P: Process<K, T>>(&self, id: impl Into<Id>, process: P) -> Stream<'s, P::Out> {
+        self.operator(&id.into(), Processing(process))
     }
 
     fn again(&self) -> Keyed<'s, K, T, F> {
         Keyed { stream: self.stream.clone(), key: self.key.clone(), keys: PhantomData }
     }
 
-    fn operator<L: Logic<K, T>>(
-        &self,
-        id: &str,
-        renamed_from: Option<&str>,
-        logic: L,
-    ) -> Stream<'s, L::Out> {
+    fn operator<L: Logic<K, T>>(&self, id: &Id, logic: L) -> Stream<'s, L::Out> {
         let flow = self.stream.flow();
         let state = state_type::<K, L::Slot>();
-        let (id, part) = flow.declare(id, renamed_from, Role::State(state));
+        let (id, part) = flow.declare(id, Role::State(state));
         let mut table = Table::new(flow.site.groups, logic);
         load(flow, &mut table, part).unwrap_or_else(|error| flow.fail(error));
         let origins = self.stream.origins();
@@ -209,8 +205,7 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
 #[must_use = "state does nothing until `map`, `flat_map` or `filter` uses it"]
 pub struct Stateful<'s, K, T: Record, S, F> {
     keyed: Keyed<'s, K, T, F>,
-    id: String,
-    renamed_from: Option<String>,
+    id: Id,
     state: PhantomData<fn() -> S>,
 }
 
@@ -239,7 +234,7 @@ impl<'s, K: Key, T: Record, S: State, F: Fn(&T) -> K + 'static> Stateful<'s, K, 
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
     pub fn renamed_from(mut self, id: &str) -> Self {
-        self.renamed_from = Some(id.to_owned());
+        self.id = self.id.renamed_from(id);
         self
     }
 
@@ -322,7 +317,7 @@ impl<'s, K: Key, T: Record, S: State, F: Fn(&T) -> K + 'static> Stateful<'s, K, 
     }
 
     fn operator<L: Logic<K, T>>(self, logic: L) -> Stream<'s, L::Out> {
-        self.keyed.operator(&self.id, self.renamed_from.as_deref(), logic)
+        self.keyed.operator(&self.id, logic)
     }
 }
 

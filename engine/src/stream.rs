@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::connector::Sink;
 use crate::dataflow::{self, Edge, Records};
 use crate::flow::Flow;
+use crate::id::Id;
 use crate::keyed_stream::Keyed;
 use crate::record::{Key, Record};
 use crate::time::EventTime;
@@ -248,8 +249,8 @@ impl<'s, T: Record> Stream<'s, T> {
     /// assert_eq!(output.items(), [0, 1, 2, 3]);
     /// # Ok::<(), isochrone_engine::Error>(())
     /// ```
-    pub fn sink<S: Sink<Item = T>>(&self, id: &str, sink: S) {
-        self.flow.sink(id, self.edge(), sink);
+    pub fn sink<S: Sink<Item = T>>(&self, id: impl Into<Id>, sink: S) {
+        self.flow.sink(&id.into(), self.edge(), sink);
     }
 
     fn each<U: Record>(

@@ -10,6 +10,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use isochrone::Result;
 
+use super::seed::Seeded;
 use super::wait;
 
 const FLAGS: &str = "ISOCHRONE_TEST_FLAGS";
@@ -86,6 +87,25 @@ impl Job {
         self.child.wait().unwrap().signal() == Some(libc::SIGKILL)
     }
 
+    /// Kills one of the processes that it has started, if there is one; answers whether.
+    pub fn kill_a_child(&self, seeded: &mut Seeded) -> bool {
+        let children = self.children();
+        if children.is_empty() {
+            return false;
+        }
+        let id = seeded.pick(&children).to_string();
+        // It may have ended in between.
+        Command::new("kill").args(["-s", "KILL", &id]).status().unwrap().success()
+    }
+
+    /// The processes that it has started and that still run.
+    pub fn children(&self) -> Vec<u32> {
+        let processes = fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        processes.filter(|process| parent_of(*process) == Some(self.id())).collect()
+    }
+
     /// Sends a signal by name, such as `STOP`.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
@@ -103,6 +123,15 @@ impl Drop for Job {
         let _may_have_ended = self.child.kill();
         let _may_have_been_waited_for = self.child.wait();
     }
+}
+
+/// The parent of a process, unless it is dead.
+fn parent_of(process: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The fields after the name, which may hold anything: state, parent.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    fields.next()?.parse().ok().filter(|_| state != "Z")
 }
 
 /// Waits for its end and asserts that it is a good one.

@@ -20,6 +20,7 @@ use crate::{Error, Result};
 pub(crate) struct Control {
     trigger: AtomicU64,
     over: AtomicBool,
+    failed: AtomicBool,
     read: AtomicU64,
     written: AtomicU64,
     pause_us: AtomicU64,
@@ -41,6 +42,7 @@ impl Control {
         Control {
             trigger: AtomicU64::new(start.0),
             over: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
             pause_us: AtomicU64::new(0),
@@ -108,7 +110,9 @@ impl Control {
             // The run had ended well; what breaks while it is taken down does not matter.
             return;
         }
-        lock(&self.failure).get_or_insert(error);
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            *lock(&self.failure) = Some(error);
+        }
         self.finish();
     }
 
@@ -125,8 +129,9 @@ impl Control {
         lock(&self.failure).as_ref().map(Failure::from)
     }
 
+    /// Whether the run has failed here; from then on no user code is called.
     pub(crate) fn has_failed(&self) -> bool {
-        lock(&self.failure).is_some()
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Takes an error to [`Control::fail`]; answers `None` then.
