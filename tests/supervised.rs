@@ -58,7 +58,11 @@ impl Set {
             std::fs::read_to_string(task.ok()?.path().join("children")).ok()
         };
         let texts: Vec<String> = tasks.into_iter().flatten().filter_map(of_task).collect();
-        texts.iter().flat_map(|text| text.split_whitespace()).map(|id| id.parse().unwrap()).collect()
+        texts
+            .iter()
+            .flat_map(|text| text.split_whitespace())
+            .map(|id| id.parse().unwrap())
+            .collect()
     }
 
     /// Waits until none of `before` is left and a new set has taken their place.

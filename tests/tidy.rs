@@ -85,7 +85,7 @@ const MAY_KNOW: &[Rule] = &[
     },
     Rule {
         within: &["engine/src"],
-        words: &["isochrone_connectors", "isochrone"],
+        words: &["isochrone_connectors"],
         except: &[],
         why: "the engine knows connectors by their traits",
     },

@@ -41,7 +41,7 @@ const RUNS_MAX: u64 = 200;
 /// #     fn prepare(&mut self, _: isochrone_engine::ids::Epoch) -> isochrone_engine::Result<Prepare<u64>> { Ok(Box::new(|| Ok(None))) }
 /// # }
 /// # impl Committer<u64> for Nowhere {
-/// #     fn recover(&mut self, _: Vec<u64>, _: bool) -> isochrone_engine::Result<()> { Ok(()) }
+/// #     fn recover(&mut self, _: Recovery<u64>) -> isochrone_engine::Result<Vec<String>> { Ok(Vec::new()) }
 /// #     fn commit(&mut self, _: &[u64]) -> isochrone_engine::Result<()> { Ok(()) }
 /// # }
 /// let life = || {
