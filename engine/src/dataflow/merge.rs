@@ -5,7 +5,6 @@
 //! sent with the other stream's older one it would overtake the records that it was waiting for.
 
 use timely::dataflow::channels::pact::Pipeline;
-use timely::dataflow::operators::Capability;
 use timely::dataflow::operators::generic::OutputBuilder;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
 use timely::progress::frontier::MutableAntichain;
@@ -39,7 +38,12 @@ pub(crate) fn merge<'s, T: Record>(site: &Site, inputs: Vec<Edge<'s, T>>) -> Edg
                 input.for_each(|capability, packet| {
                     let capability = capability.retain_least(0).expect("packets carry a time");
                     match std::mem::take(packet).body {
-                        Body::Mark(mark) => marks.waiting.push((capability, index, mark)),
+                        Body::Mark(mark) => marks.waiting.push(Waiting {
+                            epoch: *capability.time(),
+                            hold: capability,
+                            input: index,
+                            mark,
+                        }),
                         records => send(&mut output, &capability, Packet::local(me, records)),
                     }
                 });
@@ -52,31 +56,61 @@ pub(crate) fn merge<'s, T: Record>(site: &Site, inputs: Vec<Edge<'s, T>>) -> Edg
     stream
 }
 
-/// Watermarks told and those that wait.
-struct Marks {
+/// Watermarks told and those that wait. `H` is what keeps a watermark's epoch open: its capability.
+struct Marks<H> {
     told: Watermarks,
     /// In the order of arrival, which is that of epochs for each input.
-    waiting: Vec<(Capability<u64>, usize, EventTime)>,
+    waiting: Vec<Waiting<H>>,
 }
 
-impl Marks {
+struct Waiting<H> {
+    epoch: u64,
+    hold: H,
+    input: usize,
+    mark: EventTime,
+}
+
+impl<H> Marks<H> {
     fn new(inputs: usize) -> Self {
         Marks { told: Watermarks::new(inputs), waiting: Vec::new() }
     }
 
     /// Takes what need not wait any longer, epoch by epoch.
-    fn settle(
-        &mut self,
-        frontiers: &[MutableAntichain<u64>],
-        mut tell: impl FnMut(&Capability<u64>, EventTime),
-    ) {
+    fn settle(&mut self, frontiers: &[MutableAntichain<u64>], mut tell: impl FnMut(&H, EventTime)) {
         let passed = |epoch: u64| !frontiers.iter().any(|frontier| frontier.less_than(&epoch));
-        self.waiting.sort_by_key(|(capability, ..)| *capability.time());
-        let due = self.waiting.partition_point(|(capability, ..)| passed(*capability.time()));
-        for (capability, index, mark) in self.waiting.drain(..due) {
-            if let Some(mark) = self.told.update(index, mark) {
-                tell(&capability, mark);
+        self.waiting.sort_by_key(|waiting| waiting.epoch);
+        let due = self.waiting.partition_point(|waiting| passed(waiting.epoch));
+        for Waiting { hold, input, mark, .. } in self.waiting.drain(..due) {
+            if let Some(mark) = self.told.update(input, mark) {
+                tell(&hold, mark);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by simulation. The second stream was behind the cut and at its end, the first one was
+    /// not. The end of the first was taken for the end of both, in the epoch before the cut, where
+    /// it overtook what the second had sent behind it.
+    #[test]
+    fn a_watermark_behind_a_cut_waits_for_streams_before_it() {
+        let at = |epoch| MutableAntichain::from_elem(epoch);
+        let mut marks = Marks::<u64>::new(2);
+        let waiting = |epoch, input, mark| Waiting { epoch, hold: epoch, input, mark };
+        let settle = |marks: &mut Marks<u64>, frontiers: [MutableAntichain<u64>; 2]| {
+            let mut told = Vec::new();
+            marks.settle(&frontiers, |epoch, mark| told.push((*epoch, mark)));
+            told
+        };
+        marks.waiting.push(waiting(0, 1, EventTime(50)));
+        assert_eq!(settle(&mut marks, [at(0), at(0)]), []);
+        marks.waiting.push(waiting(1, 1, EventTime::MAX));
+        assert_eq!(settle(&mut marks, [at(0), at(1)]), []);
+        marks.waiting.push(waiting(0, 0, EventTime::MAX));
+        assert_eq!(settle(&mut marks, [at(0), at(1)]), [(0, EventTime(50))]);
+        assert_eq!(settle(&mut marks, [at(1), at(1)]), [(1, EventTime::MAX)]);
     }
 }

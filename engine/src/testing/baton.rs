@@ -16,6 +16,9 @@ use crate::time::ManualClock;
 /// After so many steps a run that does not crash counts as stuck.
 const STEPS_MAX: u64 = 300_000;
 
+/// Steps for which actors keep their speed.
+const PHASE: u64 = 48;
+
 /// What a machine is to go through.
 pub(crate) struct Fate {
     pub(crate) seed: u64,
@@ -112,18 +115,31 @@ impl Baton {
 
     /// Calls the next actor. An uploader that is alone only waits to be told that the run is over,
     /// by somebody who has no turns: its steps are not counted, since their number is a race.
-    fn hand_on(&self, state: &mut State) {
-        state.turn = None;
+    fn hand_on(&self, mut state: MutexGuard<'_, State>) {
+        state.turn = self.choose_next(&mut state);
+        let next = state.turn;
+        // Whoever is called needs the lock.
+        drop(state);
+        match next {
+            Some(slot) => self.called[slot].notify_one(),
+            None => self.called.iter().for_each(Condvar::notify_all),
+        }
+    }
+
+    fn choose_next(&self, state: &mut State) -> Option<usize> {
         let last = self.slot(UPLOADER);
         let here = |slot: &usize| !state.gone[*slot];
         let actors: Vec<usize> = (0..state.gone.len()).filter(here).collect();
         if actors.is_empty() || self.is_dead() {
-            return;
+            return None;
         }
         if actors == [last] {
-            return self.call(state, last);
+            return Some(last);
         }
         state.steps += 1;
+        if state.steps.is_multiple_of(PHASE) {
+            state.draw_weights();
+        }
         while state.events.front().is_some_and(|(at, _)| *at <= state.steps) {
             if let Some((_, event)) = state.events.pop_front() {
                 event();
@@ -131,25 +147,31 @@ impl Baton {
         }
         if state.crash_at.is_some_and(|at| state.steps >= at) || state.steps >= STEPS_MAX {
             self.dead.store(true, Ordering::SeqCst);
-            self.called.iter().for_each(Condvar::notify_all);
-            return;
+            return None;
         }
         let ms = if state.random.one_in(4) { state.random.below(state.pass_ms_max + 1) } else { 0 };
         self.clock.advance_ms(ms);
         let next = state.choose(&actors);
         self.trace.note((next as u64) << 32 | ms);
-        self.call(state, next);
-    }
-
-    fn call(&self, state: &mut State, slot: usize) {
-        state.turn = Some(slot);
-        self.called[slot].notify_one();
+        Some(next)
     }
 }
 
 impl State {
+    /// Some are fast, some stand still until the next phase.
+    fn draw_weights(&mut self) {
+        let State { random, weights, .. } = self;
+        weights
+            .iter_mut()
+            .for_each(|weight| *weight = [0, 1, 1, 3, 6, 24][random.below(6) as usize]);
+    }
+
     fn choose(&mut self, actors: &[usize]) -> usize {
-        let all = actors.iter().map(|slot| self.weights[*slot]).sum();
+        let all: u64 = actors.iter().map(|slot| self.weights[*slot]).sum();
+        if all == 0 {
+            // Everybody who is left stands still: they all get their turns.
+            return actors[self.random.below(actors.len() as u64) as usize];
+        }
         let mut drawn = self.random.below(all);
         for &slot in actors {
             match drawn.checked_sub(self.weights[slot]) {
@@ -168,7 +190,8 @@ impl Pace for Baton {
         if !state.arrived[me] {
             state.arrived[me] = true;
             if state.arrived.iter().all(|arrived| *arrived) {
-                self.hand_on(&mut state);
+                self.hand_on(state);
+                state = self.lock();
             }
         }
         while !self.is_dead() && state.turn != Some(me) {
@@ -178,7 +201,7 @@ impl Pace for Baton {
     }
 
     fn pass(&self, _: usize) {
-        self.hand_on(&mut self.lock());
+        self.hand_on(self.lock());
     }
 
     fn leave(&self, actor: usize) {
@@ -186,7 +209,7 @@ impl Pace for Baton {
         let mut state = self.lock();
         state.gone[me] = true;
         if state.turn == Some(me) {
-            self.hand_on(&mut state);
+            self.hand_on(state);
         }
     }
 
