@@ -1,5 +1,7 @@
 //! Each example does what its first lines say: run as a user runs it, as a process of its own.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 // Its own tests, by the suites for connectors, run here: Cargo builds an example either as a test or
 // as a program.
 #[path = "../examples/custom_source.rs"]

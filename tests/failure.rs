@@ -1,5 +1,7 @@
 //! Failures with a defined outcome: of the user's code, of the store, and requests from outside.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::path::Path;

@@ -1,6 +1,8 @@
 //! Every byte of a small checkpoint changed once, every object cut, deleted and swapped: the job
 //! refuses and names what is wrong, or goes back by choice; never a panic, never a wrong result.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

@@ -3,6 +3,8 @@
 //!
 //! Needs root and the command `ip`; says so and checks nothing where it has not got them.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "../examples/account_risk.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod account_risk;
@@ -122,9 +124,8 @@ impl Drop for Net {
 
 fn ip(arguments: &str) -> bool {
     let ran = Command::new("ip").args(arguments.split(' ')).output();
-    let ran = ran.is_ok_and(|output| {
+    ran.is_ok_and(|output| {
         let _shown = std::io::stderr().write_all(&output.stderr);
         output.status.success()
-    });
-    ran
+    })
 }

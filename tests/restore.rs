@@ -2,6 +2,8 @@
 //! through `Job::run` on a real store. The rows are those of the table "Starting from a
 //! checkpoint" in the design.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

@@ -1,6 +1,8 @@
 //! Starting from a checkpoint of a job that has changed since: types, operators, names, settings;
 //! and beside another run of itself.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

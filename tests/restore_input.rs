@@ -1,6 +1,8 @@
 //! Starting from positions in files that are no longer what they were: the job stops and says how
 //! much is lost; it never goes on with other records.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

@@ -1,6 +1,8 @@
 //! A supervised set of processes: one that hangs or is killed costs a restart of all, a request to
 //! stop drains all, and none outlives its supervisor.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "../examples/account_risk.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod account_risk;

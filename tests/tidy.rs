@@ -1,8 +1,10 @@
 //! What must hold about the text of this repository: who may know whom, sizes, and that documents
 //! name what there is. Comments do not count as knowing.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A row of the may-know table.
 struct Rule {
@@ -297,7 +299,7 @@ fn below(folder: &str, extension: &str) -> Vec<String> {
     files
 }
 
-fn relative(path: &PathBuf) -> String {
+fn relative(path: &Path) -> String {
     path.strip_prefix(root()).unwrap().to_str().unwrap().replace('\\', "/")
 }
 
@@ -305,7 +307,7 @@ fn is_in(path: &str, places: &[&str]) -> bool {
     let is_below = |place: &&str| {
         path.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    places.iter().any(|place| is_below(&place))
+    places.iter().any(is_below)
 }
 
 /// Lines that are not comments, with their numbers.

@@ -7,6 +7,8 @@
 //! SEED=4711 cargo test --features testing --test simulation      # replay
 //! ```
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod input;
 mod pipeline;
 mod shaky;

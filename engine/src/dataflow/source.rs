@@ -169,7 +169,10 @@ impl<S: Source> Reading<S> {
                     self.site.activate_after(&self.activator, retry_after);
                     return Ok(());
                 }
-                Poll::Finished => return Ok(self.end()),
+                Poll::Finished => {
+                    self.end();
+                    return Ok(());
+                }
             }
         }
         self.activator.activate();

@@ -128,11 +128,8 @@ impl Ready {
         announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
-        let (allocators, others, links) = match company {
-            None => {
-                let (allocators, others) = builders::in_process(workers, self.in_bytes)?;
-                (allocators, others, Arc::new(Vec::new()))
-            }
+        let ((allocators, others), links) = match company {
+            None => (builders::in_process(workers, self.in_bytes)?, Arc::new(Vec::new())),
             Some(company) => self.assemble(company, &membership, &taken)?,
         };
         let told = links.clone();
@@ -234,8 +231,7 @@ impl Ready {
         company: Company,
         membership: &Membership,
         taken: &Takeover,
-    ) -> Result<(Vec<builders::AllocatorBuilder>, Box<dyn std::any::Any + Send>, Arc<Vec<Link>>)>
-    {
+    ) -> Result<(builders::Allocators, Arc<Vec<Link>>)> {
         let addresses = company.addresses()?;
         let token = RunToken::new(&self.name, membership.generation)?;
         let start = Start {
@@ -249,9 +245,9 @@ impl Ready {
         Company::tell(&links, &Downward::Start(Box::new(start)));
         let party = Party { process: me.process, token, secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
-        let (allocators, others) = builders::across(sockets, me.process, membership.workers)?;
+        let allocators = builders::across(sockets, me.process, membership.workers)?;
         listen_to(events, self.calls.0.clone())?;
-        Ok((allocators, others, Arc::new(links)))
+        Ok((allocators, Arc::new(links)))
     }
 
     fn deal_splits(
