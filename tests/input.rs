@@ -70,7 +70,7 @@ impl Desk {
     /// Fails or skips what is malformed.
     fn run(&self, policy: OnMalformed) -> Result<Summary> {
         let (files, out) = (self.files(), self.path("out"));
-        self.job().run(quiet(2), move |flow| {
+        self.job().run(quiet(1), move |flow| {
             let purchases = files.clone().csv::<Purchase>().on_malformed(policy);
             sums(flow.source("purchases", purchases)).sink("sums", PartFiles::at(&out).text());
             Ok(())
@@ -81,7 +81,7 @@ impl Desk {
     fn run_with_dead_letters(&self) -> Result<Summary> {
         let (files, broken) = (self.files(), self.broken.clone());
         let (out, dead) = (self.path("out"), self.path("dead"));
-        self.job().run(quiet(2), move |flow| {
+        self.job().run(quiet(1), move |flow| {
             let source = files.clone().csv::<Purchase>();
             let (good, bad) = flow.source_with_dead_letters("purchases", source);
             let broken = broken.clone();
@@ -107,7 +107,7 @@ impl Desk {
         let (handle, seen) = (job.handle(), self.seen.clone());
         let (files, out, count) = (self.files(), self.path("out"), self.seen.clone());
         let running = std::thread::spawn(move || {
-            job.run(quiet(2), move |flow| {
+            job.run(quiet(1), move |flow| {
                 let purchases = files.clone().follow(true).csv::<Purchase>();
                 let count = count.clone();
                 let counted = flow.source("purchases", purchases).inspect(move |_| {
