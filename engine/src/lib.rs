@@ -5,6 +5,7 @@ pub mod cluster;
 pub mod connector;
 mod dataflow;
 mod erased;
+mod exit;
 mod flow;
 mod id;
 mod job;
@@ -16,10 +17,13 @@ mod runtime;
 pub mod state;
 mod stream;
 mod summary;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 mod watermark;
 
 pub use args::RunArgs;
+pub use exit::main;
 pub use flow::Flow;
 pub use id::Id;
 pub use isochrone_persistence::{Error, ErrorKind, Result, ids};

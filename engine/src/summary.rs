@@ -9,9 +9,12 @@ use crate::protocol::Cause;
 /// The end of a run.
 ///
 /// ```
-/// use isochrone_engine::{Job, Outcome, RunArgs, testing::{Collected, Script}};
-/// let summary = Job::new("nothing").run(RunArgs::default(), |flow| {
-///     flow.source("in", Script::items([1u64, 2])).sink("out", Collected::new());
+/// use isochrone_connectors::{Collected, generator::Generator};
+/// use isochrone_engine::{Job, Outcome, RunArgs};
+///
+/// let summary = Job::new("copy").run(RunArgs::default(), |flow| {
+///     let numbers = flow.source("in", Generator::counting(2, |n| n));
+///     numbers.sink("out", Collected::default());
 ///     Ok(())
 /// })?;
 /// assert_eq!(summary.outcome, Outcome::InputEnded);

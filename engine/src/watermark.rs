@@ -16,7 +16,12 @@ pub(crate) struct Watermarks {
 
 impl Watermarks {
     pub(crate) fn new(senders: usize) -> Self {
-        Watermarks { senders: vec![EventTime::MIN; senders], combined: EventTime::MIN }
+        Watermarks::restored(senders, EventTime::MIN)
+    }
+
+    /// The senders have promised so much together before, and will say again what each does.
+    pub(crate) fn restored(senders: usize, combined: EventTime) -> Self {
+        Watermarks { senders: vec![EventTime::MIN; senders], combined }
     }
 
     /// Takes a sender's promise; answers the combined one if it rose.

@@ -10,9 +10,13 @@ use timely::communication::Hooks;
 use timely::communication::allocator::ProcessBuilder;
 use timely::communication::allocator::zero_copy::initialize::initialize_networking_from_sockets;
 
-/// All workers in one process.
-pub(crate) fn in_process(workers: u32) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>)> {
+/// All workers in one process; with `in_bytes`, what they say to one another is encoded.
+pub(crate) fn in_process(
+    workers: u32,
+    in_bytes: bool,
+) -> Result<(Vec<AllocatorBuilder>, Box<dyn Any + Send>)> {
     let config = match workers {
+        n if in_bytes => CommunicationConfig::ProcessBinary(n as usize),
         1 => CommunicationConfig::Thread,
         n => CommunicationConfig::Process(n as usize),
     };

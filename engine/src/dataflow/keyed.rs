@@ -20,6 +20,7 @@ use crate::keyed::{Logic, Outputs, Table};
 use crate::protocol::Part;
 use crate::record::{Key, Record};
 use crate::runtime::message::{Handover, Snapshot};
+use crate::time::EventTime;
 use crate::watermark::Watermarks;
 
 /// Packets applied in one activation before others get their turn.
@@ -33,6 +34,7 @@ pub(crate) fn keyed<'s, K, T, L, F>(
     input: Edge<'s, T>,
     key: Rc<F>,
     table: Table<K, T, L>,
+    mark: EventTime,
     id: &str,
     part: Part,
 ) -> Edge<'s, L::Out>
@@ -52,7 +54,7 @@ where
     let (acks, acks_stream) = builder.new_output_connection::<Vec<Ack>, _>([]);
     let mut acks = OutputBuilder::<u64, CapacityContainerBuilder<Vec<Ack>>>::from(acks);
     site.pressure.wake(activator.clone());
-    let mut operator = Keyed::new(site, table, id, part);
+    let mut operator = Keyed::new(site, table, mark, id, part);
     builder.build(move |capabilities| {
         drop(capabilities);
         move |frontiers| {
@@ -80,6 +82,8 @@ struct Keyed<K: Key, T: Record, L: Logic<K, T>> {
     position: Position,
     gate: Gate<Capability<u64>, (K, T)>,
     marks: Watermarks,
+    /// What timers gave that were due when the checkpoint was taken, until there is a capability.
+    due: Outputs<L::Out>,
     table: Table<K, T, L>,
     snapshot: Option<Epoch>,
     applied: Vec<u64>,
@@ -88,14 +92,17 @@ struct Keyed<K: Key, T: Record, L: Logic<K, T>> {
 type Session<'a, O> = OutputBuilderSession<'a, u64, Packets<O>>;
 
 impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
-    fn new(site: &Site, table: Table<K, T, L>, id: &str, part: Part) -> Self {
+    fn new(site: &Site, mut table: Table<K, T, L>, mark: EventTime, id: &str, part: Part) -> Self {
+        let mut due = Outputs::default();
+        table.advance(mark, &mut due);
         Keyed {
             site: site.clone(),
             id: id.to_owned(),
             part,
             position: site.pressure.position(),
             gate: Gate::new(site.start),
-            marks: Watermarks::new(site.peers as usize),
+            marks: Watermarks::restored(site.peers as usize, mark),
+            due,
             table,
             snapshot: None,
             applied: vec![0; site.peers as usize],
@@ -124,6 +131,8 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
 
     fn apply(&mut self, held: Held<Capability<u64>, (K, T)>, output: &mut Session<'_, L::Out>) {
         let Packet { from, body, .. } = held.packet;
+        let due = std::mem::take(&mut self.due);
+        self.emit(due, &held.hold, output);
         let mut out = Outputs::default();
         match body {
             Body::Records(Records { mut items, times, hashes }) => {

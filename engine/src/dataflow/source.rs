@@ -20,6 +20,7 @@ use super::{Edge, Scope};
 use crate::connector::{Batch, Malformed, OnMalformed, Poll, Reader, Source, Split};
 use crate::protocol::Part;
 use crate::runtime::message::{Handover, Snapshot};
+use crate::runtime::pace::{Planted, planted};
 use crate::time::EventTime;
 use crate::watermark::SplitWatermark;
 use crate::{Error, Result};
@@ -102,6 +103,8 @@ struct Reading<S: Source> {
     next: usize,
     skipped: u64,
     mark: Option<EventTime>,
+    /// Whether splits have been dealt, and if so, whether for good.
+    dealt: Option<bool>,
     ended: bool,
 }
 
@@ -139,6 +142,7 @@ impl<S: Source> Reading<S> {
             next: 0,
             skipped: 0,
             mark: None,
+            dealt: None,
             ended: false,
         }
     }
@@ -149,6 +153,9 @@ impl<S: Source> Reading<S> {
         good: &mut Good<'_, S>,
         bad: &mut Bad<'_>,
     ) -> Result<()> {
+        if planted(&*self.site.pace, Planted::PositionsLate) {
+            self.cut_late(caps, good, bad)?;
+        }
         self.cut(caps)?;
         self.take_splits()?;
         self.send_mark(caps, good);
@@ -159,7 +166,7 @@ impl<S: Source> Reading<S> {
             match self.poll(caps, good, bad)? {
                 Poll::Ready => {}
                 Poll::Idle { retry_after } => {
-                    self.activator.activate_after(retry_after);
+                    self.site.activate_after(&self.activator, retry_after);
                     return Ok(());
                 }
                 Poll::Finished => return Ok(self.end()),
@@ -175,13 +182,34 @@ impl<S: Source> Reading<S> {
         if epoch <= caps.epoch() {
             return Ok(());
         }
+        self.hand_over_positions(epoch)?;
+        caps.lower(epoch);
+        Ok(())
+    }
+
+    /// The planted bug: what is read between the cut and the noting of positions is lost.
+    fn cut_late(
+        &mut self,
+        caps: &mut Capabilities,
+        good: &mut Good<'_, S>,
+        bad: &mut Bad<'_>,
+    ) -> Result<()> {
+        let epoch = self.site.control.triggered();
+        if epoch > caps.epoch() {
+            caps.lower(epoch);
+            self.poll(caps, good, bad)?;
+            self.hand_over_positions(epoch)?;
+        }
+        Ok(())
+    }
+
+    fn hand_over_positions(&mut self, epoch: Epoch) -> Result<()> {
         let mut splits = std::mem::take(&mut self.finished);
         for split in &self.open {
             splits.push(split.describe(false)?);
         }
         let snapshot = Snapshot::Source { splits, skipped: self.skipped };
         self.site.control.hand_over(Handover::Part { part: self.part, epoch, snapshot });
-        caps.lower(epoch);
         Ok(())
     }
 
@@ -191,6 +219,7 @@ impl<S: Source> Reading<S> {
             return Ok(());
         }
         self.splits_version = Some(version);
+        self.dealt = self.site.control.dealt(self.part.operator);
         for given in self.site.control.take_splits(self.part) {
             self.open.push(self.open_split(given)?);
         }
@@ -288,9 +317,10 @@ impl<S: Source> Reading<S> {
     }
 
     /// Passes the least promise of all open splits on, if it has changed. Without any split the
-    /// promise is everything; a split that is given later takes it back.
+    /// promise is everything; a split that is given later takes it back. Before the first deal
+    /// there is none: the splits of this instance may be on their way.
     fn send_mark(&mut self, caps: &Capabilities, good: &mut Good<'_, S>) {
-        if self.splits_version.is_none() || self.open.iter().any(|split| !split.timed) {
+        if self.dealt.is_none() || self.open.iter().any(|split| !split.timed) {
             return;
         }
         let least = self.open.iter().map(|split| split.watermark.mark()).min();
@@ -302,8 +332,7 @@ impl<S: Source> Reading<S> {
     }
 
     fn end(&mut self) {
-        let complete = self.site.control.is_complete(self.part.operator);
-        if complete && !self.ended {
+        if self.dealt == Some(true) && !self.ended {
             self.ended = true;
             self.site.control.hand_over(Handover::Ended { part: self.part });
         }

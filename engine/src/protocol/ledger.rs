@@ -13,6 +13,7 @@ use super::coordinator::Part;
 
 mod segments;
 
+pub use segments::Run;
 use segments::Segments;
 
 /// What a part left for one epoch.
@@ -177,6 +178,19 @@ impl Ledger {
         if let Entries::Sink { restored, .. } = &mut self.operators[operator].entries {
             restored.clear();
         }
+    }
+
+    /// The segments of a state operator that follow one another: what can be merged.
+    pub fn runs(&self, operator: usize) -> Vec<Run> {
+        match &self.operators[operator].entries {
+            Entries::State { segments, .. } => segments.runs(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The number of operators.
+    pub fn operators(&self) -> usize {
+        self.operators.len()
     }
 
     /// A merge wrote segment `base`, which holds what `merged` held.

@@ -10,6 +10,7 @@ use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
 
 use super::conductor::{Call, Conductor, Orders};
+use super::merge::{Bench, Merger};
 use super::message::Order;
 use super::pace::Pace;
 use super::process::{Membership, Process};
@@ -24,7 +25,7 @@ use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::erased::AnyCommitter;
 use crate::flow::Flow;
-use crate::protocol::{Coordinator, Ledger};
+use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary};
 
 /// How long all processes together may take to find each other.
@@ -124,12 +125,12 @@ impl Ready {
         let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
         let Setting { membership, taken, mut restore, .. } = setting;
         restore.set_aside = set_aside;
-        announce(&restore, self.quiet);
+        announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
         let (allocators, others, links) = match company {
             None => {
-                let (allocators, others) = builders::in_process(workers)?;
+                let (allocators, others) = builders::in_process(workers, self.in_bytes)?;
                 (allocators, others, Arc::new(Vec::new()))
             }
             Some(company) => self.assemble(company, &membership, &taken)?,
@@ -143,15 +144,17 @@ impl Ready {
         let splits = self.deal_splits(total, &restored_operators, &orders)?;
         let Takeover { lineage, restored, .. } = taken;
         process.start_workers(&membership, restored, allocators, others, build)?;
+        let merge = self.merge_bench(&membership)?;
         let now_ms = self.clock.monotonic_ms();
         let plan = protocol_plan(&self.plan, total);
+        let loading = plan.parts_of(Kind::State).count();
         let settings = self.settings.clone();
         let mut conductor = Conductor {
             coordinator: Coordinator::new(settings, plan, membership.start, now_ms),
             ledger,
             lineage,
             splits,
-            tally: Tally::new(!self.quiet, now_ms),
+            tally: Tally::new(self.quiet, restore, loading, now_ms),
             inbox: self.calls.1.clone(),
             orders,
             local: process.control.clone(),
@@ -159,14 +162,17 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            merge,
+            ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),
+            pace,
         };
-        let end = conductor.run(&*pace);
+        let end = conductor.run();
         conductor.tally.clear_line();
         let ended = process.end(links.is_empty());
         let outcome = end?;
         ended?;
-        Ok(summarise(Outcome::from(outcome), &conductor, restore, started_ms))
+        Ok(summarise(Outcome::from(outcome), &conductor, started_ms))
     }
 
     /// Takes the job over; from here on no older run can publish or commit.
@@ -186,6 +192,19 @@ impl Ready {
         };
         let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
         Ok(Setting { membership, taken, restore, operators })
+    }
+
+    fn merge_bench(&self, membership: &Membership) -> Result<Bench> {
+        let merger = Merger {
+            store: self.store.clone(),
+            job: self.name.clone(),
+            generation: membership.generation,
+        };
+        if !membership.pace.parks() {
+            return Ok(Bench::Here(merger));
+        }
+        let calls = self.calls.0.clone();
+        Bench::thread(merger, Arc::new(move |merged| drop(calls.send(Call::Merged(merged)))))
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
@@ -276,11 +295,8 @@ fn listen_to(
     super::process::spawn("isochrone-listener", pass_on).map(drop)
 }
 
-/// Says what the run goes on from. What was given up is said in any case.
-fn announce(restore: &RestoreReport, quiet: bool) {
-    if !quiet && restore.epoch.is_some() {
-        eprintln!("{restore}");
-    }
+/// Says what was given up, whoever listens.
+fn announce(restore: &RestoreReport) {
     for line in &restore.passed_over {
         tracing::warn!("passed over: {line}");
     }
@@ -289,14 +305,8 @@ fn announce(restore: &RestoreReport, quiet: bool) {
     }
 }
 
-fn summarise(
-    outcome: Outcome,
-    conductor: &Conductor,
-    mut restore: RestoreReport,
-    started_ms: u64,
-) -> Summary {
+fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summary {
     let tally = &conductor.tally;
-    restore.loaded = tally.loaded.clone();
     Summary {
         outcome,
         generation: conductor.lineage.generation().0,
@@ -304,7 +314,7 @@ fn summarise(
         written: tally.written(),
         skipped: tally.skipped(),
         checkpoints: tally.checkpoints.clone(),
-        restore,
+        restore: tally.restore.clone(),
         elapsed_ms: conductor.clock.monotonic_ms() - started_ms,
     }
 }

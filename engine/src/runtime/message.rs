@@ -55,10 +55,21 @@ pub(crate) struct Progress {
 /// From the coordinator to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    Trigger { epoch: Epoch },
-    Commit { epoch: Epoch },
-    Assign { part: Part, splits: Vec<manifest::Split> },
-    Complete { operator: usize },
+    Trigger {
+        epoch: Epoch,
+    },
+    Commit {
+        epoch: Epoch,
+    },
+    Assign {
+        part: Part,
+        splits: Vec<manifest::Split>,
+    },
+    /// The source of this index has been dealt the splits there are; with `complete`, for good.
+    Dealt {
+        operator: usize,
+        complete: bool,
+    },
     Finish,
     Abort(Failure),
 }

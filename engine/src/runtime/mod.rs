@@ -14,6 +14,7 @@ pub(crate) mod control;
 pub(crate) mod follow;
 pub(crate) mod launch;
 pub(crate) mod lead;
+pub(crate) mod merge;
 pub(crate) mod message;
 pub(crate) mod pace;
 pub(crate) mod process;

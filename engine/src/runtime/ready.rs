@@ -32,6 +32,8 @@ pub(crate) struct Ready {
     pub(crate) clock: SharedClock,
     pub(crate) calls: (Sender<Call>, Receiver<Call>),
     pub(crate) quiet: bool,
+    /// Workers of one process talk in bytes too, as those of several do.
+    pub(crate) in_bytes: bool,
 }
 
 impl Ready {
@@ -62,6 +64,7 @@ impl Ready {
             clock: job.clock.clone(),
             calls: job.calls(),
             quiet: args.quiet,
+            in_bytes: false,
             name,
         })
     }

@@ -6,7 +6,7 @@
 
 use serde::Deserialize;
 
-use super::{FORMAT, Manifest};
+use super::{FORMAT, Manifest, Part, Segment};
 use crate::paths::{self, Object};
 use crate::{Error, Result};
 
@@ -54,7 +54,24 @@ pub fn decode(name: &str, bytes: &[u8]) -> Result<Manifest> {
     if manifest.sequence != sequence {
         return Err(damaged(name, format!("sequence {sequence}"), manifest.sequence));
     }
+    check_epochs(name, &manifest)?;
     Ok(manifest)
+}
+
+/// State must not be newer than the positions beside it: records would be applied twice.
+fn check_epochs(name: &str, manifest: &Manifest) -> Result<()> {
+    let parts = manifest.operators.iter().map(|operator| &operator.part);
+    let segments = parts.flat_map(|part| match part {
+        Part::State { segments, .. } => segments.as_slice(),
+        _ => &[],
+    });
+    match segments.into_iter().find(|segment| segment.epoch > manifest.epoch) {
+        None => Ok(()),
+        Some(Segment { name: segment, epoch, .. }) => {
+            let expected = format!("state up to epoch {}", manifest.epoch);
+            Err(damaged(name, expected, format!("`{segment}` of epoch {epoch}")))
+        }
+    }
 }
 
 /// Digest of the bytes of an object, in hex.

@@ -9,6 +9,15 @@ use std::collections::BTreeMap;
 use isochrone_persistence::ids::{Epoch, Worker};
 use isochrone_persistence::manifest::Segment;
 
+/// Segments that follow one another, oldest first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// Nothing older than the first of them holds a row of any of their keys.
+    pub oldest: bool,
+    /// The segments.
+    pub segments: Vec<Segment>,
+}
+
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Segments {
     restored: Vec<Segment>,
@@ -33,6 +42,17 @@ impl Segments {
         written.sort_by_key(|(worker, (epoch, _))| (*epoch, **worker));
         let written = written.into_iter().map(|(_, (_, segment))| segment);
         self.restored.iter().chain(written).cloned().collect()
+    }
+
+    /// Segments that follow one another, oldest first: the restored ones, which hold the oldest
+    /// rows, and those of each worker.
+    pub(super) fn runs(&self) -> Vec<Run> {
+        let restored = Run { oldest: true, segments: self.restored.clone() };
+        let written = self.written.values().map(|list| Run {
+            oldest: self.restored.is_empty(),
+            segments: list.iter().map(|(_, segment)| segment.clone()).collect(),
+        });
+        std::iter::once(restored).chain(written).collect()
     }
 
     /// Puts `base` where the first of `merged` was; false if `merged` are not in a row among the

@@ -1,0 +1,50 @@
+//! The clock of the tests: waiting for something with a deadline. Nothing else here looks at time.
+
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// A deadline that no healthy run comes near.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// How long between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Since when.
+#[derive(Clone, Copy)]
+pub struct Since(Instant);
+
+impl Since {
+    #[expect(clippy::disallowed_methods, reason = "real processes run in real time")]
+    pub fn now() -> Since {
+        Since(Instant::now())
+    }
+
+    pub fn passed(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Waits for so long.
+pub fn pause(span: Duration) {
+    let (_keeps_it_open, never) = mpsc::channel::<()>();
+    let _times_out = never.recv_timeout(span);
+}
+
+/// Looks again and again until there is an answer; `None` after `deadline`.
+pub fn until<T>(deadline: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let started = Since::now();
+    loop {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        if started.passed() > deadline {
+            return None;
+        }
+        pause(LOOK_EVERY);
+    }
+}
+
+/// Whether it becomes true soon.
+pub fn soon(mut is_true: impl FnMut() -> bool) -> bool {
+    until(SOON, || is_true().then_some(())).is_some()
+}
