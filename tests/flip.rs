@@ -16,6 +16,7 @@ use lab::*;
 /// boundary and the hint.
 fn history() -> Lab<Event> {
     let mut lab = Lab::new(vec![vec![(1, 1), (2, 2)], vec![(1, 3)], vec![(2, 4)]]);
+    lab.retain = 2;
     for _ in 0..2 {
         let build = totals(&lab);
         lab.phase(&quiet(1), build).unwrap();
@@ -30,7 +31,7 @@ enum End {
     Right,
 }
 
-/// Runs on a store as it is, in memory of the job's own making, and puts everything back.
+/// Runs with one object damaged, and puts everything back.
 struct Trial {
     lab: Lab<Event>,
     pristine: Lab<Event>,
@@ -42,7 +43,11 @@ impl Trial {
         let pristine = lab.fork();
         // Opens the gates once and for all.
         pristine.fork().finishes_rightly(&quiet(1));
-        Trial { lab, pristine }
+        let trial = Trial { lab, pristine };
+        for kind in ["m", "d", "b", "latest.json"] {
+            assert!(trial.objects().iter().any(|object| is_of(object, kind)), "no {kind}");
+        }
+        trial
     }
 
     fn objects(&self) -> Vec<PathBuf> {
@@ -82,18 +87,17 @@ impl Trial {
                 End::Refused
             }
         };
-        self.reset(end);
+        match end {
+            End::Refused => fs::write(&path, self.bytes(object)).unwrap(),
+            End::Right => self.reset(),
+        }
         end
     }
 
-    /// A refusal changes nothing but the object; a run changes everything.
-    fn reset(&self, end: End) {
-        let all =
-            [(self.pristine.store(), self.lab.store()), (self.pristine.out(), self.lab.out())];
-        for (from, to) in all {
-            if end == End::Right {
-                fs::remove_dir_all(&to).unwrap();
-            }
+    fn reset(&self) {
+        let (from, to) = (&self.pristine, &self.lab);
+        for (from, to) in [(from.store(), to.store()), (from.out(), to.out())] {
+            fs::remove_dir_all(&to).unwrap();
             copy(&from, &to);
         }
     }

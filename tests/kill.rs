@@ -35,7 +35,7 @@ const CHECKPOINT_EVERY: &str = "50ms";
 
 #[test]
 fn a_hundred_kills_leave_the_output_and_state_of_an_undisturbed_run() {
-    play(|flags| account_risk::run(flags).map(drop));
+    play(account_risk::run);
     let mut seeded = Seeded::announced();
     let folder = TempDir::new().unwrap();
     let log = Log::generate(seeded.next(), &folder.path().join("input"), LINES, FILES);

@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_secs(2);
 
 #[test]
 fn hosts_cut_off_and_joined_again_lose_and_double_nothing() {
-    play(|flags| account_risk::run(flags).map(drop));
+    play(account_risk::run);
     let Some(net) = Net::new() else {
         eprintln!("NOT CHECKED: needs root and `ip netns` to play two hosts");
         return;

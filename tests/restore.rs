@@ -114,6 +114,25 @@ fn going_back_behind_committed_output_neither_loses_nor_doubles() {
     assert_eq!(summary.read, 80);
 }
 
+/// The checkpoint that says that all output is visible is lost; the one before it names output
+/// that may not be, and a reader has moved it away meanwhile.
+#[test]
+fn output_that_a_reader_has_taken_is_not_missed() {
+    let lab = Lab::with_history();
+    flip(&lab.manifests().pop().unwrap(), 200);
+    let parts: Vec<_> = files(&lab.out());
+    let newest = parts.last().unwrap();
+    let taken = text_of(newest);
+    fs::remove_file(newest).unwrap();
+    let summary = lab.finish(&previous(), totals(&lab)).unwrap();
+    let note = &summary.restore.set_aside[0];
+    assert!(note.contains("a reader has taken it"), "{note}");
+    let mut lines = lab.lines();
+    lines.extend(taken.lines().map(str::to_owned));
+    lines.sort();
+    assert_eq!(lines, lab.expected());
+}
+
 #[test]
 fn no_intact_checkpoint_at_all_is_refused_never_a_fresh_start() {
     let lab = Lab::with_history();

@@ -100,7 +100,7 @@ fn is_alive(id: u32) -> bool {
 
 #[test]
 fn a_process_that_hangs_is_noticed_and_all_start_again() {
-    play(|flags| account_risk::run(flags).map(drop));
+    play(account_risk::run);
     let mut set = Set::start("a_process_that_hangs_is_noticed_and_all_start_again");
     let children = set.children();
     assert_eq!(children.len(), PROCESSES, "{children:?}");
@@ -113,7 +113,7 @@ fn a_process_that_hangs_is_noticed_and_all_start_again() {
 
 #[test]
 fn each_process_that_is_killed_costs_one_restart_of_all() {
-    play(|flags| account_risk::run(flags).map(drop));
+    play(account_risk::run);
     let mut set = Set::start("each_process_that_is_killed_costs_one_restart_of_all");
     for victim in 0..PROCESSES {
         let children = set.children();
@@ -127,7 +127,7 @@ fn each_process_that_is_killed_costs_one_restart_of_all() {
 
 #[test]
 fn no_process_outlives_its_supervisor() {
-    play(|flags| account_risk::run(flags).map(drop));
+    play(account_risk::run);
     let mut set = Set::start("no_process_outlives_its_supervisor");
     let children = set.children();
     assert_eq!(children.len(), PROCESSES, "{children:?}");

@@ -18,12 +18,12 @@ const FLAGS: &str = "ISOCHRONE_TEST_FLAGS";
 const SEPARATOR: &str = "\n";
 
 /// In a child: runs the job with its flags and exits with the code of its error's kind.
-pub fn play(job: impl FnOnce(Vec<OsString>) -> Result<()>) {
+pub fn play<T>(job: impl FnOnce(Vec<OsString>) -> Result<T>) {
     let Ok(flags) = std::env::var(FLAGS) else { return };
     let program = OsString::from("job");
     let flags = flags.split(SEPARATOR).map(OsString::from);
     let code = match job(std::iter::once(program).chain(flags).collect()) {
-        Ok(()) => 0,
+        Ok(_) => 0,
         Err(error) => {
             eprintln!("{error:?}");
             error.kind().exit_code()

@@ -33,39 +33,56 @@ pub struct Lab<T> {
     script: Script<T>,
     done: usize,
     seen: Arc<AtomicU64>,
+    /// Checkpoints kept.
+    pub retain: usize,
 }
 
 pub const JOB: &str = "shop";
 
 impl<T: Record + Sync> Lab<T> {
     pub fn new(phases: Vec<Vec<T>>) -> Lab<T> {
-        Lab::with_splits(phases, 1)
+        Lab::new_split_by(phases, 1, |_| 0)
     }
 
-    /// Deals each phase to so many splits in turn.
-    pub fn with_splits(phases: Vec<Vec<T>>, splits: usize) -> Lab<T> {
+    /// Deals each phase to so many splits by a number.
+    pub fn new_split_by(
+        phases: Vec<Vec<T>>,
+        splits: usize,
+        number_of: impl Fn(&T) -> usize,
+    ) -> Lab<T> {
         let steps = |split: usize| {
             let mut steps = Vec::new();
             for (number, phase) in (0..).zip(&phases) {
                 if number > 0 {
                     steps.push(Step::Gate(number));
                 }
-                let mine = phase.iter().skip(split).step_by(splits);
+                let mine = phase.iter().filter(|item| number_of(item) % splits == split);
                 steps.extend(mine.cloned().map(Step::Item));
             }
             steps
         };
         let script = (1..splits).fold(Script::new(steps(0)), |script, n| script.and(steps(n)));
-        let folder = TempDir::new().unwrap();
-        Lab { folder, phases, script, done: 0, seen: Arc::default() }
+        Lab { folder: folder(), phases, script, done: 0, seen: Arc::default(), retain: 1000 }
+    }
+
+    /// One phase, in which the input rests after each few records.
+    pub fn with_pauses(items: Vec<T>, every: usize) -> Lab<T> {
+        let mut lab = Lab::new(vec![items]);
+        let rest = |few: &[T]| {
+            let items = few.iter().cloned().map(Step::Item);
+            items.chain(std::iter::repeat_n(Step::Pause, 20)).collect::<Vec<_>>()
+        };
+        lab.script = Script::new(lab.phases[0].chunks(every).flat_map(rest));
+        lab
     }
 
     /// The same history up to here, in folders of its own.
     pub fn fork(&self) -> Lab<T> {
-        let folder = TempDir::new().unwrap();
+        let folder = folder();
         copy(self.folder.path(), folder.path());
-        let (phases, script) = (self.phases.clone(), self.script.clone());
-        Lab { folder, phases, script, done: self.done, seen: Arc::default() }
+        let Lab { phases, script, done, retain, .. } = self;
+        let (phases, script) = (phases.clone(), script.clone());
+        Lab { folder, phases, script, done: *done, seen: Arc::default(), retain: *retain }
     }
 
     pub fn store(&self) -> PathBuf {
@@ -90,11 +107,19 @@ impl<T: Record + Sync> Lab<T> {
 
     pub fn job(&self) -> Job {
         let checkpoint = Checkpoint::dir(self.store()).not_by_time();
-        Job::new(JOB).checkpoint(checkpoint.retain(1000, Duration::ZERO))
+        Job::new(JOB).checkpoint(checkpoint.retain(self.retain, Duration::ZERO))
     }
 
     /// Runs to the end of the next phase and stops there.
     pub fn phase<F>(&mut self, args: &RunArgs, build: F) -> Result<Summary>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        self.phase_of(self.job(), args, build)
+    }
+
+    /// The same with another job than [`Lab::job`].
+    pub fn phase_of<F>(&mut self, job: Job, args: &RunArgs, build: F) -> Result<Summary>
     where
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
@@ -103,7 +128,12 @@ impl<T: Record + Sync> Lab<T> {
         }
         let target = self.phases[self.done].len() as u64;
         self.done += 1;
-        self.run_until(target, self.job(), args, build)
+        self.run_until(target, job, args, build)
+    }
+
+    /// The next phase was run by the test itself.
+    pub fn skip_phase(&mut self) {
+        self.done += 1;
     }
 
     /// Runs until so many records have been read, and stops then.
@@ -127,12 +157,17 @@ impl<T: Record + Sync> Lab<T> {
         end
     }
 
+    /// Opens all gates.
+    pub fn open(&self) {
+        self.phases.iter().for_each(|_| self.script.open_gates());
+    }
+
     /// Runs to the end of the input.
     pub fn finish<F>(&self, args: &RunArgs, build: F) -> Result<Summary>
     where
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
-        self.phases.iter().for_each(|_| self.script.open_gates());
+        self.open();
         self.job().run(args.clone(), build)
     }
 
@@ -277,6 +312,12 @@ mod counted {
             self.reader.position()
         }
     }
+}
+
+/// In memory where there is such a place: these tests are about bytes, not about disks.
+pub fn folder() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    if memory.is_dir() { TempDir::new_in(memory).unwrap() } else { TempDir::new().unwrap() }
 }
 
 /// Lines of all visible parts, by epoch, then by worker, then as written.

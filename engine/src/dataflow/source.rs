@@ -25,10 +25,13 @@ use crate::time::EventTime;
 use crate::watermark::SplitWatermark;
 use crate::{Error, Result};
 
-/// Records asked of a reader at a time.
-const RECORDS_PER_POLL: usize = 2048;
+/// Records asked of a reader at a time: so many that they fit into the nearest caches on their way.
+/// Larger allocations also make glibc's allocator tidy up all small ones whenever one is freed.
+const BYTES_PER_POLL: usize = 32 * 1024;
+const RECORDS_PER_POLL_MAX: usize = 2048;
+const RECORDS_PER_POLL_MIN: usize = 64;
 /// Polls in one activation before others get their turn.
-const POLLS_PER_TURN: usize = 4;
+const POLLS_PER_TURN: usize = 8;
 
 /// Reads a source; the second stream carries malformed input, if somebody takes it.
 pub(crate) fn source<'s, S: Source>(
@@ -249,7 +252,8 @@ impl<S: Source> Reading<S> {
         })
     }
 
-    /// Polls the next split that is not resting; the answer is about all of them.
+    /// Polls one of the splits that are not resting: the one furthest behind in event time, so that
+    /// little has to be remembered for those behind, or else the next; the answer is about all.
     fn poll(
         &mut self,
         caps: &Capabilities,
@@ -261,7 +265,8 @@ impl<S: Source> Reading<S> {
         let count = self.open.len();
         let ready = (0..count)
             .map(|step| (self.next + step) % count)
-            .find(|&index| resting(&self.open[index]) == 0);
+            .filter(|&index| resting(&self.open[index]) == 0)
+            .min_by_key(|&index| self.open[index].watermark.mark());
         let Some(index) = ready else {
             let soonest = self.open.iter().map(resting).min();
             return Ok(soonest.map_or(Poll::Finished, |us| Poll::Idle {
@@ -269,9 +274,11 @@ impl<S: Source> Reading<S> {
             }));
         };
         let mut batch = Batch::default();
-        batch.items.reserve_exact(RECORDS_PER_POLL);
+        let records_max = (BYTES_PER_POLL / size_of::<S::Item>().max(1))
+            .clamp(RECORDS_PER_POLL_MIN, RECORDS_PER_POLL_MAX);
+        batch.items.reserve_exact(records_max);
         let split = &mut self.open[index];
-        let answer = split.reader.poll(&mut batch, RECORDS_PER_POLL)?;
+        let answer = split.reader.poll(&mut batch, records_max)?;
         self.site.control.count_read(batch.items.len() as u64);
         let times = split.times(&*self.source, &batch.items);
         match answer {

@@ -23,17 +23,18 @@ pub fn encode(rows: Rows, identity: &Identity) -> Vec<u8> {
     writer.finish()
 }
 
-/// A row's place in the order of its group. The first bytes of its key stand here, since most
-/// comparisons end with them and need not touch the buffer.
+/// A row's place in the order of its group. The first bytes of its key that differ from those of
+/// other keys stand here, since most comparisons end with them and need not touch the buffer.
 struct Slot {
     prefix: u64,
     index: u32,
 }
 
 fn sort(rows: &GroupRows, order: &mut Vec<Slot>) {
+    let shared = shared_bytes(rows);
     order.clear();
     order.extend((0..rows.len()).map(|index| {
-        let prefix = prefix_of(rows.key(index));
+        let prefix = prefix_of(&rows.key(index)[shared..]);
         let index = u32::try_from(index).expect("2^32 rows need 64 GiB for offsets alone");
         Slot { prefix, index }
     }));
@@ -43,6 +44,15 @@ fn sort(rows: &GroupRows, order: &mut Vec<Slot>) {
             .then_with(|| rows.key(a.index as usize).cmp(rows.key(b.index as usize)))
             .then(a.index.cmp(&b.index))
     });
+}
+
+/// How many bytes all keys begin with.
+fn shared_bytes(rows: &GroupRows) -> usize {
+    let first = rows.key(0);
+    (1..rows.len()).fold(first.len(), |shared, index| {
+        let both = first[..shared].iter().zip(rows.key(index));
+        both.take_while(|(a, b)| a == b).count()
+    })
 }
 
 /// The first eight bytes, such that prefixes compare like keys; equal prefixes say nothing.
