@@ -1,6 +1,8 @@
 //! What checkpoints hold and how long they are kept: only what changed is written, by the triggers
 //! that were asked for, and no longer than wanted.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

@@ -1,6 +1,8 @@
 //! Bad input and bad output folders through a whole job: each has its defined outcome, and what is
 //! skipped or set apart is counted and published exactly once, also across a restart.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 

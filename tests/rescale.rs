@@ -1,6 +1,8 @@
 //! Any number of workers to any other: stopped anywhere and started again with another number, a
 //! job has the output of one that was never stopped, per key in the same order, and the same state.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "support/lab.rs"]
 mod lab;
 
