@@ -64,6 +64,8 @@ pub(crate) struct Conductor {
     pub(crate) workers: u32,
     /// The last manifest names output that may not be visible yet.
     pub(crate) owes: bool,
+    /// The proof that the last checkpoint exists.
+    pub(crate) permit: Option<Published>,
     pub(crate) merge: Bench,
     pub(crate) ids: Vec<OperatorId>,
     pub(crate) requests: Vec<Sender<Result<Epoch, String>>>,
@@ -174,7 +176,8 @@ impl Conductor {
             for action in std::mem::take(&mut actions) {
                 match action {
                     Action::Publish { epoch, savepoint, finished, duration_ms } => {
-                        self.publish(epoch, savepoint, finished, duration_ms)?;
+                        let permit = self.publish(epoch, savepoint, finished, duration_ms)?;
+                        self.permit = Some(permit);
                         self.coordinator.on(Event::Published { epoch }, &mut actions);
                     }
                     Action::Finish { cause } => {
@@ -191,7 +194,11 @@ impl Conductor {
     fn act(&mut self, action: Action) -> Result<()> {
         match action {
             Action::Trigger { epoch, .. } => (self.orders)(&Order::Trigger { epoch }),
-            Action::Commit { epoch } => (self.orders)(&Order::Commit { epoch }),
+            Action::Commit { epoch } => {
+                let permit = self.permit.as_ref().filter(|permit| permit.epoch() == epoch);
+                let permit = permit.expect("the protocol commits only what it has published");
+                (self.orders)(&Order::commit(permit));
+            }
             Action::Abandon { epoch, why } => self.tally.abandoned(epoch, &why),
             Action::Collect => {
                 self.collect();

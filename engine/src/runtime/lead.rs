@@ -159,6 +159,7 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            permit: None,
             merge,
             ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),

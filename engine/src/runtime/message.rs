@@ -1,6 +1,7 @@
 //! What workers, processes and the coordinator say to one another.
 
 use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::lineage::Published;
 use isochrone_persistence::manifest;
 use isochrone_persistence::segment::Rows;
 use isochrone_persistence::{Error, ErrorKind};
@@ -72,6 +73,13 @@ pub(crate) enum Order {
     },
     Finish,
     Abort(Failure),
+}
+
+impl Order {
+    /// Output up to a checkpoint may become visible: only who can prove that it exists says so.
+    pub(crate) fn commit(permit: &Published) -> Order {
+        Order::Commit { epoch: permit.epoch() }
+    }
 }
 
 /// An error on its way between processes.
