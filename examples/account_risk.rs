@@ -7,24 +7,21 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use isochrone::connector::{Malformed, OnMalformed};
 use isochrone::prelude::*;
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Purchase {
     event_id: String,
     account: String,
-    at: Date,
+    at: Day,
     units: u32,
     cents: i64,
 }
-
-/// A day, written `1997-01-31`.
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-struct Date(i32, u32, u32);
 
 #[derive(Clone, Serialize, Deserialize)]
 struct Assessment {
@@ -54,10 +51,42 @@ impl State for Spent {
     const VERSION: u16 = 1;
 }
 
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LOG_LEVEL).init();
+    isochrone::main(|| run(std::env::args_os()))
+}
+
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
+    let args = Args::parse_from(args);
+    let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
+    job.run(args.run.clone(), move |flow| account_risk(flow, &args))
+}
+
+/// The job.
+fn account_risk(flow: &Flow<'_>, args: &Args) -> Result<()> {
+    let levels = args.levels;
+    let purchases = args.purchases(flow);
+
+    purchases
+        .key_by(|purchase| purchase.event_id.clone())
+        .dedup("seen", DAY * args.remember_days)
+        .key_by(|purchase| purchase.account.clone())
+        .state::<Spent>("spent")
+        .map(move |spent, purchase| {
+            let Purchase { event_id, account, cents, .. } = purchase;
+            spent.events += 1;
+            spent.cents += cents;
+            let Spent { events, cents } = *spent;
+            Assessment { event_id, account, events, cents, level: levels.of(cents) }
+        })
+        .sink("assessments", PartFiles::at(&args.output).json());
+    Ok(())
+}
+
 /// Watches what accounts spend.
 #[derive(Parser)]
 struct Args {
-    /// Purchases to read: a file, a directory or a glob, of CSV with a header or JSON lines
+    /// Purchases to read: a file, a directory or a glob, of .csv with a header or .jsonl
     #[arg(long, value_name = "PATH")]
     input: PathBuf,
     /// Directory for the assessments, as part-*.jsonl
@@ -66,77 +95,101 @@ struct Args {
     /// Go on reading when the input grows
     #[arg(long)]
     follow: bool,
+    /// What is not a purchase: fail, skip it, or write it to a directory of dead letters
+    #[arg(long, value_name = "fail|skip|DIR", default_value = "fail")]
+    on_malformed: String,
     /// Days for which an event id is remembered
     #[arg(long, value_name = "DAYS", default_value = "30")]
-    remember_days: u64,
+    remember_days: u32,
+    #[command(flatten)]
+    levels: Levels,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+#[derive(Clone, Copy, clap::Args)]
+struct Levels {
     /// Total from which an account is watched, in cents
     #[arg(long, value_name = "CENTS", default_value = "10000")]
     watch: i64,
     /// Total from which an account is a high risk, in cents
     #[arg(long, value_name = "CENTS", default_value = "50000")]
     high: i64,
-    #[command(flatten)]
-    run: RunArgs,
 }
 
-fn main() -> Result<()> {
-    run(std::env::args_os())
-}
+const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
+    tracing_subscriber::filter::LevelFilter::WARN;
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<()> {
-    let args = Args::parse_from(args);
-    let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
-    let summary = job.run(args.run.clone(), move |flow| {
-        let purchases = Files::at(&args.input).follow(args.follow).csv::<Purchase>();
-        let day = Duration::from_secs(24 * 60 * 60);
-        let remember = day * u32::try_from(args.remember_days).unwrap_or(u32::MAX);
-        let (watch, high) = (args.watch, args.high);
-
-        flow.source("purchases", purchases.event_time(|p| p.at.into(), day))
-            .key_by(|p| p.event_id.clone())
-            .dedup("seen", remember)
-            .key_by(|p| p.account.clone())
-            .state::<Spent>("spent")
-            .map(move |spent, p| {
-                spent.events += 1;
-                spent.cents += p.cents;
-                let level = match spent.cents {
-                    cents if cents >= high => Level::High,
-                    cents if cents >= watch => Level::Watch,
-                    _ => Level::Normal,
-                };
-                let Spent { events, cents } = *spent;
-                Assessment { event_id: p.event_id, account: p.account, events, cents, level }
-            })
-            .sink("assessments", PartFiles::at(&args.output).json());
-        Ok(())
-    })?;
-    eprintln!("{summary}");
-    Ok(())
-}
-
-impl From<Date> for EventTime {
-    fn from(Date(year, month, day): Date) -> EventTime {
-        EventTime::from_date(year, month, day).expect("a date is checked when it is made")
+impl Args {
+    /// The purchases, each at its day. In one file they may be a day out of order.
+    fn purchases<'s>(&self, flow: &Flow<'s>) -> Stream<'s, Purchase> {
+        let files = Files::at(&self.input).follow(self.follow).by_extension::<Purchase>();
+        let purchases = files.event_time(|purchase| purchase.at.into(), DAY);
+        match self.on_malformed.as_str() {
+            "fail" => flow.source("purchases", purchases),
+            "skip" => flow.source("purchases", purchases.on_malformed(OnMalformed::Skip)),
+            folder => {
+                let (good, bad) = flow.source_with_dead_letters("purchases", purchases);
+                bad.map(DeadLetter::from).sink("dead-letters", PartFiles::at(folder).json());
+                good
+            }
+        }
     }
 }
 
-impl From<Date> for String {
-    fn from(Date(year, month, day): Date) -> String {
+impl Levels {
+    fn of(self, cents: i64) -> Level {
+        match cents {
+            cents if cents >= self.high => Level::High,
+            cents if cents >= self.watch => Level::Watch,
+            _ => Level::Normal,
+        }
+    }
+}
+
+/// A piece of input that is no purchase, as people want to see it.
+#[derive(Clone, Serialize, Deserialize)]
+struct DeadLetter {
+    place: String,
+    reason: String,
+    text: String,
+}
+
+impl From<Malformed> for DeadLetter {
+    fn from(malformed: Malformed) -> DeadLetter {
+        let Malformed { place, reason, raw } = malformed;
+        DeadLetter { place, reason, text: String::from_utf8_lossy(&raw).into_owned() }
+    }
+}
+
+/// A day, written `1997-01-31`.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+struct Day(i32, u32, u32);
+
+impl From<Day> for EventTime {
+    fn from(Day(year, month, day): Day) -> EventTime {
+        EventTime::from_date(year, month, day).expect("a day is checked when it is made")
+    }
+}
+
+impl From<Day> for String {
+    fn from(Day(year, month, day): Day) -> String {
         format!("{year:04}-{month:02}-{day:02}")
     }
 }
 
-impl TryFrom<String> for Date {
+impl TryFrom<String> for Day {
     type Error = String;
 
-    fn try_from(text: String) -> Result<Date, String> {
+    fn try_from(text: String) -> Result<Day, String> {
         let wrong = || format!("`{text}` is not a day; write it as 1997-01-31");
         let mut numbers = text.splitn(3, '-').map(str::parse::<u32>);
         let mut next = || numbers.next()?.ok();
         let (year, month, day) = (|| Some((next()?, next()?, next()?)))().ok_or_else(wrong)?;
         let year = i32::try_from(year).map_err(|_| wrong())?;
         EventTime::from_date(year, month, day).ok_or_else(wrong)?;
-        Ok(Date(year, month, day))
+        Ok(Day(year, month, day))
     }
 }

@@ -6,10 +6,12 @@
 //! happened.
 
 pub use isochrone_connectors as connectors;
+#[cfg(feature = "testing")]
+pub use isochrone_engine::testing;
 pub use isochrone_engine::{
-    Checkpoint, CheckpointStats, Error, ErrorKind, Flow, Job, JobHandle, Keyed, Loaded, Outcome,
-    RestoreReport, Result, RunArgs, Stateful, Stream, Summary, connector, ids, keyed, record,
-    state, time,
+    Checkpoint, CheckpointStats, Error, ErrorKind, Flow, Id, Job, JobHandle, Keyed, Loaded,
+    Outcome, RestoreReport, Result, RunArgs, Stateful, Stream, Summary, args, connector, ids,
+    keyed, main, record, state, time,
 };
 pub use isochrone_persistence as persistence;
 
@@ -20,6 +22,11 @@ pub mod prelude {
     pub use crate::keyed::{Context, MapState, Process};
     pub use crate::state::State;
     pub use crate::time::EventTime;
-    pub use crate::{Checkpoint, Error, Flow, Job, Result, RunArgs, Stream, Summary};
+    pub use crate::{Checkpoint, Error, Flow, Id, Job, Result, RunArgs, Stream, Summary};
     pub use serde::{Deserialize, Serialize};
 }
+
+/// The job in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}

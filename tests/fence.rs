@@ -1,5 +1,7 @@
 //! Two runs of one job: whoever has been overtaken publishes nothing more and says so.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "../examples/account_risk.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod account_risk;
@@ -68,7 +70,7 @@ impl Place {
 
 #[test]
 fn a_job_that_wakes_up_behind_its_successor_publishes_nothing_and_exits_as_fenced() {
-    play(account_risk::run);
+    play(|flags| account_risk::run(flags).map(drop));
     let place = Place::new();
     let test = "a_job_that_wakes_up_behind_its_successor_publishes_nothing_and_exits_as_fenced";
     let mut zombie = place.start(test, "zombie", 2);
@@ -94,7 +96,7 @@ fn a_job_that_wakes_up_behind_its_successor_publishes_nothing_and_exits_as_fence
 
 #[test]
 fn of_two_jobs_started_at_once_on_one_store_the_output_is_that_of_one() {
-    play(account_risk::run);
+    play(|flags| account_risk::run(flags).map(drop));
     let place = Place::new();
     let test = "of_two_jobs_started_at_once_on_one_store_the_output_is_that_of_one";
     let mut jobs = [place.start(test, "one", 1), place.start(test, "other", 2)];

@@ -5,6 +5,8 @@
 //!
 //! `SEED=n` plays the same schedule again; the moments are those of the machine.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 #[path = "../examples/account_risk.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod account_risk;

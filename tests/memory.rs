@@ -1,6 +1,8 @@
 //! Memory is bounded: by what is in flight, and by what is remembered per key. Measured from
 //! outside, as resident memory of real processes.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::fs;

@@ -2,6 +2,8 @@
 //! checkpoint. After recovery event 48 has had exactly one published effect. And its neighbours:
 //! a crash at every durable operation, state newer than position, position newer than state.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 mod support;
 
 use std::collections::BTreeMap;

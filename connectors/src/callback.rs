@@ -93,7 +93,7 @@ fn ask(ready: &Ready) -> Readiness {
 mod tests {
     use std::cell::Cell;
 
-    use isochrone_engine::connector::SinkContext;
+    use isochrone_engine::connector::{Recovery, SinkContext};
     use isochrone_engine::ids::{Generation, JobName, OperatorId, Worker};
 
     use super::*;
@@ -123,6 +123,7 @@ mod tests {
         open.set(true);
         assert_eq!(writer.readiness().unwrap(), Readiness::Ready);
         assert!(writer.prepare(Epoch(1)).unwrap()().unwrap().is_none());
-        sink.committer(&context()).unwrap().recover(Vec::new(), true).unwrap();
+        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None };
+        sink.committer(&context()).unwrap().recover(fresh).unwrap();
     }
 }

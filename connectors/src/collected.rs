@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use isochrone_engine::connector::{Committer, Prepare, Readiness, Sink, SinkContext, Writer};
+use isochrone_engine::connector::{
+    Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer,
+};
 use isochrone_engine::ids::{Epoch, Generation, Worker};
 use isochrone_engine::record::Record;
 use isochrone_engine::{Error, Result};
@@ -123,15 +125,21 @@ impl<T: Record> Writer<T, CollectedEffect<T>> for Collecting<T> {
 }
 
 impl<T: Record> Committer<CollectedEffect<T>> for Collected<T> {
-    fn recover(&mut self, pending: Vec<CollectedEffect<T>>, fresh: bool) -> Result<()> {
+    fn recover(&mut self, recovery: Recovery<CollectedEffect<T>>) -> Result<Vec<String>> {
         let visible = self.lock().visible.len();
-        if fresh && visible > 0 {
+        if recovery.from.is_none() && visible > 0 {
             return Err(Error::invalid(format!(
                 "{visible} epochs are collected already that this job's history does not explain; \
                  start with a new `Collected`, or with the store of the job that filled it"
             )));
         }
-        self.commit(&pending)
+        self.commit(&recovery.pending)?;
+        let Some(from) = recovery.from else { return Ok(Vec::new()) };
+        let superseded = self.lock().visible.split_off(&(from, Worker(0)));
+        let line = |((epoch, worker), (_, items)): (&(Epoch, Worker), &(_, Vec<T>))| {
+            format!("{} items of epoch {epoch}, worker {worker}, are taken back", items.len())
+        };
+        Ok(superseded.iter().map(line).collect())
     }
 
     fn commit(&mut self, effects: &[CollectedEffect<T>]) -> Result<()> {

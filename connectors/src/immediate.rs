@@ -1,7 +1,7 @@
 //! What sinks share that act at once: there is nothing to commit and nothing to recover.
 
 use isochrone_engine::Result;
-use isochrone_engine::connector::{Committer, Prepare};
+use isochrone_engine::connector::{Committer, Prepare, Recovery};
 use serde::{Deserialize, Serialize};
 
 /// The effect of sinks that act when they are written to: never made, since nothing is left to do.
@@ -11,8 +11,8 @@ pub enum NothingToCommit {}
 pub(crate) struct Nothing;
 
 impl Committer<NothingToCommit> for Nothing {
-    fn recover(&mut self, _pending: Vec<NothingToCommit>, _fresh: bool) -> Result<()> {
-        Ok(())
+    fn recover(&mut self, _recovery: Recovery<NothingToCommit>) -> Result<Vec<String>> {
+        Ok(Vec::new())
     }
 
     fn commit(&mut self, _effects: &[NothingToCommit]) -> Result<()> {

@@ -8,7 +8,7 @@
 use std::fmt::Debug;
 
 use isochrone_engine::ErrorKind;
-use isochrone_engine::connector::{Committer, Sink, SinkContext, Writer};
+use isochrone_engine::connector::{Committer, Recovery, Sink, SinkContext, Writer};
 use isochrone_engine::ids::{Epoch, Generation, JobName, OperatorId, Worker};
 
 /// Checks a sink against the contract of [`Sink`]; panics, saying what is broken.
@@ -29,7 +29,7 @@ pub fn check_sink<S: Sink>(
     S::Item: PartialEq + Debug,
 {
     let history = History { make, visible, item };
-    let mut run = history.start(1, Vec::new(), true);
+    let mut run = history.start(1, Vec::new(), None);
     let first = history.is_invisible_until_committed(&mut run);
     history.workers_do_not_collide(&mut run);
     history.an_empty_epoch_has_no_effect(&mut run);
@@ -39,6 +39,7 @@ pub fn check_sink<S: Sink>(
     history.a_zombie_does_no_harm(&mut zombie, &mut run);
     history.a_late_commit_changes_nothing(&mut zombie, &first);
     history.unprepared_output_is_dropped(run);
+    history.what_will_be_written_again_is_taken_back();
     history.refuses_what_no_history_explains();
 }
 
@@ -64,9 +65,9 @@ where
     V: Fn() -> Vec<S::Item>,
     I: Fn(u64) -> S::Item,
 {
-    fn start(&self, generation: u64, pending: Effects<S>, fresh: bool) -> Run<S> {
+    fn start(&self, generation: u64, pending: Effects<S>, from: Option<u64>) -> Run<S> {
         let sink = (self.make)();
-        let committer = self.recovered(generation, pending, fresh);
+        let committer = self.recovered(generation, pending, from);
         let open = |worker| sink.writer(&context(generation, worker)).expect("a writer opens");
         Run { writers: vec![open(0), open(1)], committer }
     }
@@ -75,11 +76,12 @@ where
         &self,
         generation: u64,
         pending: Effects<S>,
-        fresh: bool,
+        from: Option<u64>,
     ) -> Box<dyn Committer<S::Effect>> {
         let sink = (self.make)();
         let mut committer = sink.committer(&context(generation, 0)).expect("a committer opens");
-        committer.recover(pending, fresh).expect("a run recovers");
+        let recovery = Recovery { pending, from: from.map(Epoch), renamed_from: None };
+        committer.recover(recovery).expect("a run recovers");
         committer
     }
 
@@ -158,10 +160,10 @@ where
     /// Recovery finishes epoch 4, also if it crashes after that and starts over.
     fn finishes_pending(&self, pending: Vec<Vec<u8>>) -> Run<S> {
         let load = || pending.iter().map(|bytes| loaded::<S>(bytes)).collect();
-        self.recovered(2, load(), false);
+        self.recovered(2, load(), Some(5));
         let after: [&[u64]; 5] = [&[3, 1, 2], &[10, 11], &[20, 21], &[30], &[31]];
         self.sees(&after, "recovered");
-        let run = self.start(3, load(), false);
+        let run = self.start(3, load(), Some(5));
         self.sees(&after, "recovered twice");
         run
     }
@@ -198,7 +200,7 @@ where
         self.write(&mut run, 1, 6, &[61]);
         self.prepare(&mut run, 0, 6).expect("an effect that no checkpoint will name");
         drop(run);
-        let mut run = self.start(4, Vec::new(), false);
+        let mut run = self.start(4, Vec::new(), Some(6));
         self.write(&mut run, 0, 6, &[70]);
         let effect = self.prepare(&mut run, 0, 6).expect("an effect for the epoch written anew");
         run.committer.commit(&[effect]).expect("the epoch written anew");
@@ -206,9 +208,22 @@ where
         self.sees(&after, "an epoch was written anew");
     }
 
+    /// The newest checkpoints are given up: the run goes on from the cut before epoch 5.
+    fn what_will_be_written_again_is_taken_back(&self) {
+        let mut run = self.start(5, Vec::new(), Some(5));
+        let before: [&[u64]; 5] = [&[3, 1, 2], &[10, 11], &[20, 21], &[30], &[31]];
+        self.sees(&before, "went on from an older checkpoint");
+        self.write(&mut run, 1, 5, &[50, 51]);
+        let effect = self.prepare(&mut run, 1, 5).expect("an effect for the epoch written again");
+        run.committer.commit(&[effect]).expect("the epoch written again");
+        let after: [&[u64]; 6] = [&[3, 1, 2], &[10, 11], &[20, 21], &[30], &[31], &[50, 51]];
+        self.sees(&after, "an epoch was written again after a roll-back");
+    }
+
     fn refuses_what_no_history_explains(&self) {
-        let mut committer = (self.make)().committer(&context(5, 0)).expect("a committer opens");
-        let refused = committer.recover(Vec::new(), true);
+        let mut committer = (self.make)().committer(&context(6, 0)).expect("a committer opens");
+        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None };
+        let refused = committer.recover(fresh);
         let error = refused.expect_err("a fresh job must refuse a target that holds output");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use isochrone_persistence::manifest;
 use serde_json::Value;
 
-use crate::connector::{Committer, Discovery, Sink, SinkContext, Source, Split};
+use crate::connector::{Committer, Discovery, Recovery, Sink, SinkContext, Source, Split};
 use crate::{Error, Result};
 
 /// A source, to find splits.
@@ -58,7 +58,7 @@ impl<S: Sink> AnySink for ErasedSink<S> {
 
 /// A committer whose effects are JSON.
 pub(crate) trait AnyCommitter: Send {
-    fn recover(&mut self, pending: Vec<Value>, fresh: bool) -> Result<()>;
+    fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>>;
     fn commit(&mut self, effects: &[Value]) -> Result<()>;
 }
 
@@ -67,8 +67,9 @@ struct ErasedCommitter<E> {
 }
 
 impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
-    fn recover(&mut self, pending: Vec<Value>, fresh: bool) -> Result<()> {
-        self.inner.recover(decode(pending)?, fresh)
+    fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>> {
+        let Recovery { pending, from, renamed_from } = recovery;
+        self.inner.recover(Recovery { pending: decode(pending)?, from, renamed_from })
     }
 
     fn commit(&mut self, effects: &[Value]) -> Result<()> {

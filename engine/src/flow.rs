@@ -12,6 +12,7 @@ use isochrone_persistence::restore::{DeclaredOperator, Kind, StateType};
 use crate::connector::{Malformed, Sink, Source};
 use crate::dataflow::{self, Edge, Scope, Site};
 use crate::erased::{AnySink, AnySource, ErasedSink, ErasedSource};
+use crate::id::Id;
 use crate::protocol::Part;
 use crate::record::Record;
 use crate::stream::{Origins, Stream};
@@ -20,18 +21,17 @@ use crate::{Error, Result};
 /// Hands out streams. Cheap to clone; lives only while the job's function runs.
 ///
 /// ```
-/// use isochrone_engine::{Job, RunArgs, testing::{Collected, Script}};
-/// let output = Collected::new();
-/// let job = Job::new("double");
-/// job.run(RunArgs::default(), {
-///     let output = output.clone();
-///     move |flow| {
-///         let numbers = flow.source("numbers", Script::items([1, 2, 3]));
-///         numbers.map(|n: i32| n * 2).sink("doubled", output.clone());
-///         Ok(())
-///     }
+/// use isochrone_connectors::{Collected, generator::Generator};
+/// use isochrone_engine::{Job, RunArgs};
+///
+/// let output = Collected::default();
+/// let doubled = output.clone();
+/// Job::new("double").run(RunArgs::default(), move |flow| {
+///     let numbers = flow.source("numbers", Generator::counting(3, |n| n));
+///     numbers.map(|n| n * 2).sink("doubled", doubled.clone());
+///     Ok(())
 /// })?;
-/// assert_eq!(output.items(), [2, 4, 6]);
+/// assert_eq!(output.items(), [0, 2, 4]);
 /// # Ok::<(), isochrone_engine::Error>(())
 /// ```
 #[derive(Clone)]
@@ -73,29 +73,63 @@ impl<'s> Flow<'s> {
     }
 
     /// Reads a source. `id` names its positions in every checkpoint.
-    pub fn source<S: Source>(&self, id: &str, source: S) -> Stream<'s, S::Item> {
-        self.read(id, source, false).0
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 1, 2, 3]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
+    pub fn source<S: Source>(&self, id: impl Into<Id>, source: S) -> Stream<'s, S::Item> {
+        self.read(id.into(), source, false).0
     }
 
     /// Reads a source; what is not a record comes out of the second stream, to be sunk like any
     /// other: a dead letter is published exactly once where its sink is.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, Files};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// let folder = tempfile::tempdir().expect("a folder");
+    /// let path = folder.path().join("numbers.jsonl");
+    /// std::fs::write(&path, "1\ntwo\n3\n").expect("written");
+    /// # let (good, bad) = (Collected::default(), Collected::default());
+    /// # let (good_sink, bad_sink) = (good.clone(), bad.clone());
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let source = Files::at(&path).json::<u64>();
+    /// let (numbers, dead_letters) = flow.source_with_dead_letters("numbers", source);
+    /// numbers.sink("good", good_sink.clone());
+    /// dead_letters.map(|letter| letter.raw).sink("bad", bad_sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(good.items(), [1, 3]);
+    /// assert_eq!(bad.items(), [b"two"]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn source_with_dead_letters<S: Source>(
         &self,
-        id: &str,
+        id: impl Into<Id>,
         source: S,
     ) -> (Stream<'s, S::Item>, Stream<'s, Malformed>) {
-        self.read(id, source, true)
+        self.read(id.into(), source, true)
     }
 
     fn read<S: Source>(
         &self,
-        id: &str,
+        id: Id,
         source: S,
         dead_letters: bool,
     ) -> (Stream<'s, S::Item>, Stream<'s, Malformed>) {
         let source = Rc::new(source);
         let erased = Rc::new(ErasedSource(source.clone()));
-        let (id, part) = self.declare(id, None, Role::Source(erased));
+        let (id, part) = self.declare(&id, Role::Source(erased));
         let (good, bad) = dataflow::source(&self.site, self.scope, source, &id, part, dead_letters);
         let origins: Origins = Rc::new([part.operator].into());
         (self.stream(good, origins.clone()), self.stream(bad, origins))
@@ -105,9 +139,9 @@ impl<'s> Flow<'s> {
         Stream::new(edge, self.clone(), origins)
     }
 
-    pub(crate) fn sink<T: Record, S: Sink<Item = T>>(&self, id: &str, edge: Edge<'s, T>, sink: S) {
+    pub(crate) fn sink<T: Record, S: Sink<Item = T>>(&self, id: &Id, edge: Edge<'s, T>, sink: S) {
         let sink = Rc::new(sink);
-        let (id, part) = self.declare(id, None, Role::Sink(Rc::new(ErasedSink(sink.clone()))));
+        let (id, part) = self.declare(id, Role::Sink(Rc::new(ErasedSink(sink.clone()))));
         if !self.planning {
             let opened = dataflow::sink(&self.site, edge, &*sink, &id, part);
             opened.unwrap_or_else(|error| self.fail(error));
@@ -115,14 +149,9 @@ impl<'s> Flow<'s> {
     }
 
     /// Takes a declaration; a bad or repeated id fails the whole plan and gets a stand-in here.
-    pub(crate) fn declare(
-        &self,
-        id: &str,
-        renamed_from: Option<&str>,
-        role: Role,
-    ) -> (OperatorId, Part) {
-        let id = self.checked(id);
-        let renamed_from = renamed_from.map(|from| self.checked(from));
+    pub(crate) fn declare(&self, id: &Id, role: Role) -> (OperatorId, Part) {
+        let renamed_from = id.renamed_from.as_ref().map(|from| self.checked(from));
+        let id = self.checked(&id.id);
         let mut declared = self.declared.borrow_mut();
         let part = Part { operator: declared.operators.len(), worker: Worker(self.site.worker) };
         if declared.operators.iter().any(|other| other.id == id) {

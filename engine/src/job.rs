@@ -19,6 +19,17 @@ use crate::summary::Summary;
 use crate::time::{SharedClock, SystemClock};
 
 /// Where checkpoints go and when they are taken. What the command line says goes before this.
+///
+/// ```
+/// use std::time::Duration;
+/// use isochrone_engine::{Checkpoint, Job};
+/// let checkpoint = Checkpoint::dir("state")
+///     .every(Duration::from_secs(5))
+///     .every_records(1_000_000)
+///     .retain(10, Duration::from_secs(24 * 60 * 60));
+/// let job = Job::new("totals").checkpoint(checkpoint);
+/// # let _ = job;
+/// ```
 #[derive(Clone)]
 pub struct Checkpoint {
     pub(crate) place: Place,
@@ -107,6 +118,28 @@ impl Checkpoint {
 }
 
 /// A job under construction.
+///
+/// ```
+/// use isochrone_connectors::{Collected, generator::Generator};
+/// use isochrone_engine::{Checkpoint, Job, Outcome, RunArgs};
+///
+/// let folder = tempfile::tempdir().expect("a folder");
+/// let output = Collected::default();
+/// let run = |count| {
+///     let sink = output.clone();
+///     let job = Job::new("sums").checkpoint(Checkpoint::dir(folder.path()));
+///     job.run(RunArgs { workers: 2, ..RunArgs::default() }, move |flow| {
+///         let numbers = flow.source("numbers", Generator::counting(count, |n| n));
+///         let ones = numbers.key_by(|_| ()).count("count").map(|(_, count)| count);
+///         ones.sink("out", sink.clone());
+///         Ok(())
+///     })
+/// };
+/// assert_eq!(run(3)?.outcome, Outcome::InputEnded);
+/// assert_eq!(run(3)?.outcome, Outcome::NothingToDo);
+/// assert_eq!(output.items(), [1, 2, 3]);
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
 pub struct Job {
     pub(crate) name: String,
     pub(crate) checkpoint: Checkpoint,
@@ -116,6 +149,28 @@ pub struct Job {
 }
 
 /// Asks a running job for something, from any thread.
+///
+/// ```
+/// use isochrone_connectors::{Collected, scripted::{Script, Step::*}};
+/// use isochrone_engine::{Job, Outcome, RunArgs};
+///
+/// // A source that has one record and then waits for ever.
+/// let script = Script::new([Item(1), Gate(1)]);
+/// let job = Job::new("waiting");
+/// let handle = job.handle();
+/// let asking = std::thread::spawn(move || {
+///     let savepoint = handle.checkpoint(Some("before-release"));
+///     handle.stop();
+///     savepoint
+/// });
+/// let summary = job.run(RunArgs::default(), move |flow| {
+///     flow.source("in", script.clone()).sink("out", Collected::default());
+///     Ok(())
+/// })?;
+/// assert_eq!(summary.outcome, Outcome::Stopped);
+/// asking.join().expect("no panic")?;
+/// # Ok::<(), isochrone_engine::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct JobHandle(Sender<Call>);
 

@@ -5,7 +5,9 @@ pub mod cluster;
 pub mod connector;
 mod dataflow;
 mod erased;
+mod exit;
 mod flow;
+mod id;
 mod job;
 pub mod keyed;
 mod keyed_stream;
@@ -15,11 +17,15 @@ mod runtime;
 pub mod state;
 mod stream;
 mod summary;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod time;
 mod watermark;
 
 pub use args::RunArgs;
+pub use exit::main;
 pub use flow::Flow;
+pub use id::Id;
 pub use isochrone_persistence::{Error, ErrorKind, Result, ids};
 pub use job::{Checkpoint, Job, JobHandle};
 pub use keyed_stream::{Keyed, Stateful};

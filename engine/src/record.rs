@@ -225,7 +225,9 @@ impl KeyBuffer {
 /// If there are no groups.
 #[inline]
 pub fn group_of(hash: KeyHash, groups: u16) -> KeyGroup {
-    KeyGroup(((hash.0 >> 32) as u16) % groups)
+    let bits = (hash.0 >> 32) as u16;
+    // The same without a division.
+    KeyGroup(if groups.is_power_of_two() { bits & (groups - 1) } else { bits % groups })
 }
 
 /// The worker that owns a key group: contiguous ranges, as even as they can be.

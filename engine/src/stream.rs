@@ -9,6 +9,7 @@ use std::rc::Rc;
 use crate::connector::Sink;
 use crate::dataflow::{self, Edge, Records};
 use crate::flow::Flow;
+use crate::id::Id;
 use crate::keyed_stream::Keyed;
 use crate::record::{Key, Record};
 use crate::time::EventTime;
@@ -52,6 +53,20 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// Each record becomes another.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.map(|n| n * 10).sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 10, 20, 30]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn map<U: Record>(&self, f: impl Fn(T) -> U + 'static) -> Stream<'s, U> {
         self.each("map", move |records| Records {
             items: records.items.into_iter().map(&f).collect(),
@@ -61,11 +76,39 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// Keeps the records for which `f` holds.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.filter(|n| n % 2 == 0).sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 2]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn filter(&self, f: impl Fn(&T) -> bool + 'static) -> Stream<'s, T> {
         self.each("filter", move |records| keep(records, &f))
     }
 
     /// Each record becomes any number of others: `None`, `Some(one)`, a vector.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.flat_map(|n| vec![n; n as usize]).sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [1, 2, 2, 3, 3, 3]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn flat_map<U: Record, I: IntoIterator<Item = U>>(
         &self,
         f: impl Fn(T) -> I + 'static,
@@ -81,6 +124,21 @@ impl<'s, T: Record> Stream<'s, T> {
 
     /// Each record becomes another, or stops the job. The error keeps its kind; the checkpoint
     /// before the record stays, so a corrected program goes on from there.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Error, ErrorKind, Job, RunArgs};
+    /// # let end = Job::new("example").run(RunArgs::default(), |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// let halves = numbers.try_map(|n| match n % 2 {
+    ///     0 => Ok(n / 2),
+    ///     _ => Err(Error::user(format!("{n} has no half"))),
+    /// });
+    /// halves.sink("out", Collected::default());
+    /// # Ok(())
+    /// # });
+    /// assert_eq!(end.unwrap_err().kind(), ErrorKind::User);
+    /// ```
     pub fn try_map<U: Record>(&self, f: impl Fn(T) -> Result<U> + 'static) -> Stream<'s, U> {
         let edge = dataflow::fallible(&self.flow.site, "try_map", self.edge(), move |records| {
             let items = records.items.into_iter().map(&f).collect::<Result<_>>()?;
@@ -90,6 +148,20 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// Looks at each record. After a crash some are seen again: what `f` does is not exactly once.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.inspect(|n| println!("{n}")).sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 1, 2, 3]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn inspect(&self, f: impl Fn(&T) + 'static) -> Stream<'s, T> {
         self.each("inspect", move |records| {
             records.items.iter().for_each(&f);
@@ -99,6 +171,21 @@ impl<'s, T: Record> Stream<'s, T> {
 
     /// This stream and another of the same type as one. Each keeps its order; among them there is
     /// none, and the watermark is the lesser of the two.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// let more = flow.source("more", Generator::counting(2, |n| 100 + n));
+    /// numbers.merge(&more).sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items().len(), 6);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn merge(&self, other: &Stream<'s, T>) -> Stream<'s, T> {
         let edge = dataflow::merge(&self.flow.site, vec![self.edge(), other.edge()]);
         let origins = self.origins.union(&other.origins).copied().collect();
@@ -106,6 +193,22 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// The records for which `f` holds, and the others.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// let (small, large) = numbers.split(|n| *n < 2);
+    /// small.map(|n| format!("{n} is small")).sink("small", sink.clone());
+    /// large.sink("large", Collected::default());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), ["0 is small", "1 is small"]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn split(&self, f: impl Fn(&T) -> bool + 'static) -> (Stream<'s, T>, Stream<'s, T>) {
         let f = Rc::new(f);
         let g = f.clone();
@@ -113,13 +216,41 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// Brings records with equal keys together, on one worker and in the order of their split.
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.key_by(|n| n % 2).count("parity").sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [(0, 1), (1, 1), (0, 2), (1, 2)]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
     pub fn key_by<K: Key, F: Fn(&T) -> K + 'static>(&self, key: F) -> Keyed<'s, K, T, F> {
         Keyed::new(self.clone(), key)
     }
 
     /// Writes to a sink. `id` names its pending output in every checkpoint.
-    pub fn sink<S: Sink<Item = T>>(&self, id: &str, sink: S) {
-        self.flow.sink(id, self.edge(), sink);
+    ///
+    /// ```
+    /// # use isochrone_connectors::{Collected, generator::Generator};
+    /// # use isochrone_engine::{Job, RunArgs};
+    /// # let output = Collected::default();
+    /// # let sink = output.clone();
+    /// # Job::new("example").run(RunArgs::default(), move |flow| {
+    /// let numbers = flow.source("numbers", Generator::counting(4, |n| n));
+    /// numbers.sink("out", sink.clone());
+    /// # Ok(())
+    /// # })?;
+    /// assert_eq!(output.items(), [0, 1, 2, 3]);
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
+    pub fn sink<S: Sink<Item = T>>(&self, id: impl Into<Id>, sink: S) {
+        self.flow.sink(&id.into(), self.edge(), sink);
     }
 
     fn each<U: Record>(

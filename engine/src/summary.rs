@@ -9,9 +9,12 @@ use crate::protocol::Cause;
 /// The end of a run.
 ///
 /// ```
-/// use isochrone_engine::{Job, Outcome, RunArgs, testing::{Collected, Script}};
-/// let summary = Job::new("nothing").run(RunArgs::default(), |flow| {
-///     flow.source("in", Script::items([1u64, 2])).sink("out", Collected::new());
+/// use isochrone_connectors::{Collected, generator::Generator};
+/// use isochrone_engine::{Job, Outcome, RunArgs};
+///
+/// let summary = Job::new("copy").run(RunArgs::default(), |flow| {
+///     let numbers = flow.source("in", Generator::counting(2, |n| n));
+///     numbers.sink("out", Collected::default());
 ///     Ok(())
 /// })?;
 /// assert_eq!(summary.outcome, Outcome::InputEnded);
@@ -98,6 +101,9 @@ pub struct RestoreReport {
     pub positions: Vec<String>,
     /// Newer checkpoints that were passed over because they are damaged.
     pub passed_over: Vec<String>,
+    /// What sinks found and did: output taken out of sight because it will be written again,
+    /// output that a consumer has taken already.
+    pub set_aside: Vec<String>,
 }
 
 /// State that one worker took over.
@@ -119,6 +125,9 @@ impl fmt::Display for RestoreReport {
         write!(f, "restored checkpoint {epoch}")?;
         for line in &self.passed_over {
             write!(f, "\n  PASSED OVER {line}")?;
+        }
+        for line in &self.set_aside {
+            write!(f, "\n  {line}")?;
         }
         for line in &self.operators {
             write!(f, "\n  {line}")?;

@@ -132,8 +132,9 @@ mod cli {
 
     #[test]
     fn no_flags_are_the_default() {
-        assert_eq!(parse("").unwrap(), RunArgs::default());
-        assert_eq!(parse("--input x").unwrap(), RunArgs::default());
+        let expected = RunArgs { signals: true, ..RunArgs::default() };
+        assert_eq!(parse("").unwrap(), expected);
+        assert_eq!(parse("--input x").unwrap(), expected);
     }
 
     #[test]
@@ -143,6 +144,7 @@ mod cli {
             --secret-file k --heartbeat-timeout 2s --restarts 0 --quiet";
         let id = |name| isochrone_persistence::ids::OperatorId::new(name).unwrap();
         let expected = RunArgs {
+            signals: true,
             workers: 4,
             processes: Some(2),
             process: Some(1),

@@ -18,12 +18,12 @@ const FLAGS: &str = "ISOCHRONE_TEST_FLAGS";
 const SEPARATOR: &str = "\n";
 
 /// In a child: runs the job with its flags and exits with the code of its error's kind.
-pub fn play(job: impl FnOnce(Vec<OsString>) -> Result<()>) {
+pub fn play<T>(job: impl FnOnce(Vec<OsString>) -> Result<T>) {
     let Ok(flags) = std::env::var(FLAGS) else { return };
     let program = OsString::from("job");
     let flags = flags.split(SEPARATOR).map(OsString::from);
     let code = match job(std::iter::once(program).chain(flags).collect()) {
-        Ok(()) => 0,
+        Ok(_) => 0,
         Err(error) => {
             eprintln!("{error:?}");
             error.kind().exit_code()
@@ -41,7 +41,21 @@ pub struct Job {
 impl Job {
     /// Runs `test` of this binary as a job. What it writes to standard error goes to `errors`.
     pub fn start(test: &str, flags: &[String], errors: &Path) -> Job {
-        let child = Command::new(std::env::current_exe().unwrap())
+        Job::start_within(&[], test, flags, errors)
+    }
+
+    /// Like [`Job::start`], by a command that runs another, such as `ip netns exec NAME`.
+    pub fn start_within(around: &[String], test: &str, flags: &[String], errors: &Path) -> Job {
+        let program = std::env::current_exe().unwrap();
+        let mut command = match around {
+            [] => Command::new(program),
+            [first, rest @ ..] => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program);
+                command
+            }
+        };
+        let child = command
             .args([test, "--exact", "--nocapture", "--test-threads=1"])
             .env(FLAGS, flags.join(SEPARATOR))
             .stdin(Stdio::null())

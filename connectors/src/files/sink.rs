@@ -9,6 +9,7 @@ mod csv;
 mod encode;
 mod folder;
 mod name;
+mod owner;
 mod part;
 mod publish;
 
@@ -30,10 +31,16 @@ pub use part::PreparedPart;
 /// Parts in progress have names that begin with a dot and end in `.open`: no pattern such as
 /// `*.jsonl` matches them.
 ///
-/// Give each sink a folder of its own. A job on several machines needs one folder that all of
+/// Give each sink a folder of its own: a hidden file in it says whose it is, and another sink is
+/// refused. A job on several machines needs one folder that all of
 /// them see under the same path (a shared file system): any of them may have to finish what
-/// another one prepared. Leave a finished part where it is until a later epoch's has appeared:
-/// a restart looks for the parts of the newest checkpoint and stops if one is gone.
+/// another one prepared.
+///
+/// Finished parts may be read, moved and deleted at any time: a part that is missing under both of
+/// its names was published, since only publishing removes the first. After
+/// `--on-damage previous` the parts of the epochs that will be written again are renamed to
+/// `<name>.superseded-<generation>` and reported; who has taken one of them already has seen its
+/// records once too often, so look for their epochs in what was taken.
 ///
 /// ```
 /// use isochrone_connectors::files::PartFiles;

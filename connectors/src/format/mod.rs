@@ -3,11 +3,13 @@
 //! A format knows the bytes of one record and how records lie in a file; it does not know where the
 //! bytes come from, so that the payloads of a message queue use the same decoders.
 
+mod by_extension;
 mod csv;
 mod framing;
 mod json;
 mod text;
 
+pub use by_extension::{ByExtension, ByExtensionDecoder};
 pub use csv::{Csv, CsvDecoder};
 pub use framing::{Framing, RecordEnd};
 pub use json::{Json, JsonDecoder};
@@ -30,6 +32,12 @@ pub trait Format: Clone + 'static {
     type Item: Record;
     /// What decodes one record after the other.
     type Decoder: Decoder<Item = Self::Item>;
+
+    /// The format of the file of this name; the same for every file unless written.
+    fn for_file(&self, path: &str) -> Result<Self> {
+        let _ = path;
+        Ok(self.clone())
+    }
 
     /// How records are told apart in a file.
     fn framing(&self) -> Framing {

@@ -7,7 +7,7 @@
 mod sink;
 mod source;
 
-pub use sink::{Committer, Prepare, Readiness, Sink, SinkContext, Writer};
+pub use sink::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
 pub use source::{
     Batch, Discovery, Malformed, OnMalformed, Poll, Reader, Source, SourceExt, Split, Timed,
     WithPolicy,

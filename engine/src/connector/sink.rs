@@ -71,17 +71,32 @@ pub enum Readiness {
     Full,
 }
 
+/// What a run goes on from, as one sink must know it.
+#[derive(Clone, Debug)]
+pub struct Recovery<E> {
+    /// Effects that the checkpoint names; some or all of them may have been committed already.
+    pub pending: Vec<E>,
+    /// The cut of the checkpoint: output of epochs before it is settled, with `pending`. Anything
+    /// visible of a later one was committed by a run that went on from here before, and whose
+    /// checkpoints were given up. `None` at a fresh start: nothing of this sink may be visible yet.
+    pub from: Option<Epoch>,
+    /// The id of the sink in the checkpoint, if it has another now.
+    pub renamed_from: Option<OperatorId>,
+}
+
 /// Makes prepared effects visible, on a background thread.
 ///
 /// Contract:
 /// - both methods are idempotent: an effect may be handed in again after a crash at any point;
 /// - an effect is handed in only after a checkpoint that names it exists.
 pub trait Committer<E>: Send + 'static {
-    /// First call of a run, in one process, before any writer opens. Finishes `pending`, removes
-    /// what earlier generations of this job left unprepared, and refuses (`Invalid`) a target
-    /// whose content this job's history does not explain: with `fresh`, no checkpoint exists, so
-    /// nothing of this sink may be visible yet.
-    fn recover(&mut self, pending: Vec<E>, fresh: bool) -> Result<()>;
+    /// First call of a run, in one process, before any writer opens. Finishes what is pending,
+    /// removes what earlier generations of this job left unprepared, takes out of sight what was
+    /// committed for epochs at or after [`Recovery::from`], since those will be written again, and
+    /// refuses (`Invalid`) a target whose content this job's history does not explain.
+    ///
+    /// Answers what people should know of it, a line each: it goes into the restore report.
+    fn recover(&mut self, recovery: Recovery<E>) -> Result<Vec<String>>;
 
     /// Makes the effects visible, durably.
     fn commit(&mut self, effects: &[E]) -> Result<()>;

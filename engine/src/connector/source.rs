@@ -139,6 +139,18 @@ pub enum OnMalformed {
 }
 
 /// Comforts for every source.
+///
+/// ```
+/// use std::time::Duration;
+/// use isochrone_connectors::generator::Generator;
+/// use isochrone_engine::connector::{OnMalformed, Source, SourceExt};
+/// use isochrone_engine::time::EventTime;
+///
+/// let seconds = Generator::counting(60, |second| second)
+///     .event_time(|second| EventTime(*second as i64 * 1000), Duration::from_secs(1))
+///     .on_malformed(OnMalformed::Skip);
+/// assert_eq!(Source::event_time(&seconds, &2), Some(EventTime(2000)));
+/// ```
 pub trait SourceExt: Source + Sized {
     /// Gives each record its event time. `out_of_order` is how much older than its predecessors in
     /// the same split a record may be: watermarks stay that far behind.

@@ -30,6 +30,9 @@ pub(crate) use source::source;
 pub(crate) use stateless::{each, fallible};
 pub(crate) use worker::{Run, Site, panicked, plan, run_workers};
 
+/// What wakes an operator from another thread.
+pub(crate) use timely::scheduling::SyncActivator;
+
 /// timely's stream of packets; the timestamp is an epoch.
 pub(crate) type Edge<'s, T> = timely::dataflow::Stream<'s, u64, Packet<T>>;
 /// timely's scope.

@@ -28,7 +28,6 @@ pub(crate) type Ack = (u64, u64);
 /// A routing operator whose acknowledgements are still to be connected.
 pub(crate) struct Routed<'s, K, T> {
     pub(crate) stream: Edge<'s, (K, T)>,
-    #[expect(clippy::type_complexity, reason = "a closure that is called once, below")]
     finish: Box<dyn FnOnce(Stream<'s, u64, Vec<Ack>>) + 's>,
 }
 

@@ -99,7 +99,7 @@ impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
         }
         self.valve.set(self.full);
         if self.full {
-            self.activator.activate_after(ASK_AGAIN);
+            self.site.activate_after(&self.activator, ASK_AGAIN);
         }
         Ok(())
     }

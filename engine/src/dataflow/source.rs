@@ -20,14 +20,18 @@ use super::{Edge, Scope};
 use crate::connector::{Batch, Malformed, OnMalformed, Poll, Reader, Source, Split};
 use crate::protocol::Part;
 use crate::runtime::message::{Handover, Snapshot};
+use crate::runtime::pace::{Planted, planted};
 use crate::time::EventTime;
 use crate::watermark::SplitWatermark;
 use crate::{Error, Result};
 
-/// Records asked of a reader at a time.
-const RECORDS_PER_POLL: usize = 2048;
+/// Records asked of a reader at a time: so many that they fit into the nearest caches on their way.
+/// Larger allocations also make glibc's allocator tidy up all small ones whenever one is freed.
+const BYTES_PER_POLL: usize = 32 * 1024;
+const RECORDS_PER_POLL_MAX: usize = 2048;
+const RECORDS_PER_POLL_MIN: usize = 64;
 /// Polls in one activation before others get their turn.
-const POLLS_PER_TURN: usize = 4;
+const POLLS_PER_TURN: usize = 8;
 
 /// Reads a source; the second stream carries malformed input, if somebody takes it.
 pub(crate) fn source<'s, S: Source>(
@@ -102,6 +106,8 @@ struct Reading<S: Source> {
     next: usize,
     skipped: u64,
     mark: Option<EventTime>,
+    /// Whether splits have been dealt, and if so, whether for good.
+    dealt: Option<bool>,
     ended: bool,
 }
 
@@ -139,6 +145,7 @@ impl<S: Source> Reading<S> {
             next: 0,
             skipped: 0,
             mark: None,
+            dealt: None,
             ended: false,
         }
     }
@@ -149,6 +156,9 @@ impl<S: Source> Reading<S> {
         good: &mut Good<'_, S>,
         bad: &mut Bad<'_>,
     ) -> Result<()> {
+        if planted(&*self.site.pace, Planted::PositionsLate) {
+            self.cut_late(caps, good, bad)?;
+        }
         self.cut(caps)?;
         self.take_splits()?;
         self.send_mark(caps, good);
@@ -159,10 +169,13 @@ impl<S: Source> Reading<S> {
             match self.poll(caps, good, bad)? {
                 Poll::Ready => {}
                 Poll::Idle { retry_after } => {
-                    self.activator.activate_after(retry_after);
+                    self.site.activate_after(&self.activator, retry_after);
                     return Ok(());
                 }
-                Poll::Finished => return Ok(self.end()),
+                Poll::Finished => {
+                    self.end();
+                    return Ok(());
+                }
             }
         }
         self.activator.activate();
@@ -175,13 +188,34 @@ impl<S: Source> Reading<S> {
         if epoch <= caps.epoch() {
             return Ok(());
         }
+        self.hand_over_positions(epoch)?;
+        caps.lower(epoch);
+        Ok(())
+    }
+
+    /// The planted bug: what is read between the cut and the noting of positions is lost.
+    fn cut_late(
+        &mut self,
+        caps: &mut Capabilities,
+        good: &mut Good<'_, S>,
+        bad: &mut Bad<'_>,
+    ) -> Result<()> {
+        let epoch = self.site.control.triggered();
+        if epoch > caps.epoch() {
+            caps.lower(epoch);
+            self.poll(caps, good, bad)?;
+            self.hand_over_positions(epoch)?;
+        }
+        Ok(())
+    }
+
+    fn hand_over_positions(&mut self, epoch: Epoch) -> Result<()> {
         let mut splits = std::mem::take(&mut self.finished);
         for split in &self.open {
             splits.push(split.describe(false)?);
         }
         let snapshot = Snapshot::Source { splits, skipped: self.skipped };
         self.site.control.hand_over(Handover::Part { part: self.part, epoch, snapshot });
-        caps.lower(epoch);
         Ok(())
     }
 
@@ -191,6 +225,7 @@ impl<S: Source> Reading<S> {
             return Ok(());
         }
         self.splits_version = Some(version);
+        self.dealt = self.site.control.dealt(self.part.operator);
         for given in self.site.control.take_splits(self.part) {
             self.open.push(self.open_split(given)?);
         }
@@ -217,7 +252,8 @@ impl<S: Source> Reading<S> {
         })
     }
 
-    /// Polls the next split that is not resting; the answer is about all of them.
+    /// Polls one of the splits that are not resting: the one furthest behind in event time, so that
+    /// little has to be remembered for those behind, or else the next; the answer is about all.
     fn poll(
         &mut self,
         caps: &Capabilities,
@@ -229,7 +265,8 @@ impl<S: Source> Reading<S> {
         let count = self.open.len();
         let ready = (0..count)
             .map(|step| (self.next + step) % count)
-            .find(|&index| resting(&self.open[index]) == 0);
+            .filter(|&index| resting(&self.open[index]) == 0)
+            .min_by_key(|&index| self.open[index].watermark.mark());
         let Some(index) = ready else {
             let soonest = self.open.iter().map(resting).min();
             return Ok(soonest.map_or(Poll::Finished, |us| Poll::Idle {
@@ -237,9 +274,11 @@ impl<S: Source> Reading<S> {
             }));
         };
         let mut batch = Batch::default();
-        batch.items.reserve_exact(RECORDS_PER_POLL);
+        let records_max = (BYTES_PER_POLL / size_of::<S::Item>().max(1))
+            .clamp(RECORDS_PER_POLL_MIN, RECORDS_PER_POLL_MAX);
+        batch.items.reserve_exact(records_max);
         let split = &mut self.open[index];
-        let answer = split.reader.poll(&mut batch, RECORDS_PER_POLL)?;
+        let answer = split.reader.poll(&mut batch, records_max)?;
         self.site.control.count_read(batch.items.len() as u64);
         let times = split.times(&*self.source, &batch.items);
         match answer {
@@ -288,9 +327,10 @@ impl<S: Source> Reading<S> {
     }
 
     /// Passes the least promise of all open splits on, if it has changed. Without any split the
-    /// promise is everything; a split that is given later takes it back.
+    /// promise is everything; a split that is given later takes it back. Before the first deal
+    /// there is none: the splits of this instance may be on their way.
     fn send_mark(&mut self, caps: &Capabilities, good: &mut Good<'_, S>) {
-        if self.splits_version.is_none() || self.open.iter().any(|split| !split.timed) {
+        if self.dealt.is_none() || self.open.iter().any(|split| !split.timed) {
             return;
         }
         let least = self.open.iter().map(|split| split.watermark.mark()).min();
@@ -302,8 +342,7 @@ impl<S: Source> Reading<S> {
     }
 
     fn end(&mut self) {
-        let complete = self.site.control.is_complete(self.part.operator);
-        if complete && !self.ended {
+        if self.dealt == Some(true) && !self.ended {
             self.ended = true;
             self.site.control.hand_over(Handover::Ended { part: self.part });
         }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use isochrone_persistence::ids::{Epoch, Generation, JobName};
 use timely::WorkerConfig;
 use timely::communication::{Allocator, AllocatorBuilder};
+use timely::scheduling::Activator;
 use timely::worker::Worker;
 
 use super::pressure::Pressure;
@@ -37,6 +38,7 @@ pub(crate) struct Site {
     pub(crate) control: Arc<Control>,
     pub(crate) restored: Arc<Restored>,
     pub(crate) pressure: Pressure,
+    pub(crate) pace: Arc<dyn Pace>,
 }
 
 /// The run as all workers of a process see it; [`Site`] without what is the worker's own.
@@ -125,6 +127,11 @@ fn work<F>(worker: &mut Worker, run: Run, build: &F)
 where
     F: Fn(&Flow<'_>) -> Result<()>,
 {
+    let index = worker.index();
+    // Building is a step too: it hands over and registers.
+    if !run.pace.turn(index) {
+        return;
+    }
     let narrow = |number| u32::try_from(number).expect("fewer than 2^32 workers");
     let site = run.site(narrow(worker.index()), narrow(worker.peers()));
     let built = worker.dataflow_named::<u64, _, _>(run.job.as_str(), |scope| {
@@ -132,11 +139,9 @@ where
         build(&flow).and_then(|()| flow.into_plan()).map(drop)
     });
     run.control.check(built);
-    let index = worker.index();
-    while !run.control.is_over() {
-        if !run.pace.turn(index) {
-            return;
-        }
+    run.pace.pass(index);
+    // Whether the run is over is asked within the turn, so that the number of turns is no race.
+    while run.pace.turn(index) && !run.control.is_over() {
         if run.pace.parks() {
             worker.step_or_park(Some(PARK));
         } else {
@@ -158,6 +163,19 @@ impl Run {
             control: self.control.clone(),
             restored: self.restored.clone(),
             pressure: Pressure::default(),
+            pace: self.pace.clone(),
+        }
+    }
+}
+
+impl Site {
+    /// Activates an operator after about this long. timely's own delays go by the machine's clock;
+    /// in a simulation the operator asks at each step instead, and its clock decides.
+    pub(crate) fn activate_after(&self, activator: &Activator, delay: Duration) {
+        if self.pace.parks() {
+            activator.activate_after(delay);
+        } else {
+            activator.activate();
         }
     }
 }

@@ -86,17 +86,16 @@ impl Schedule {
         self.timers.pop_first()
     }
 
-    /// The next key whose bucket the watermark has reached.
-    pub(crate) fn pop_expiry(&mut self) -> Option<KeyHash> {
-        let mut bucket = self.expiries.first_entry()?;
-        if *bucket.key() > self.watermark {
-            return None;
-        }
-        let hash = bucket.get_mut().pop();
+    /// Up to so many keys of the first bucket, if the watermark has reached it.
+    pub(crate) fn pop_expiries(&mut self, max: usize) -> Vec<KeyHash> {
+        let bucket = self.expiries.first_entry().filter(|bucket| *bucket.key() <= self.watermark);
+        let Some(mut bucket) = bucket else { return Vec::new() };
+        let hashes = bucket.get_mut();
+        let popped = hashes.split_off(hashes.len().saturating_sub(max));
         if bucket.get().is_empty() {
             bucket.remove();
         }
-        hash
+        popped
     }
 
     pub(crate) fn is_due(&self) -> bool {

@@ -65,15 +65,20 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     ) {
         assert_eq!(items.len(), hashes.len(), "one hash for each record");
         assert!(times.is_empty() || times.len() == items.len(), "one time for each record or none");
-        for (place, (key, record)) in items.drain(..).enumerate() {
-            if place % WARM == 0 {
-                self.keyspace.warm(&hashes[place..hashes.len().min(place + WARM)]);
+        out.items.reserve(items.len());
+        let (mut records, mut place) = (items.drain(..), 0);
+        while !records.as_slice().is_empty() {
+            let ahead = records.as_slice().iter().take(WARM).map(|(key, _)| key);
+            self.keyspace.warm_keys(ahead.zip(&hashes[place..]));
+            for (key, record) in records.by_ref().take(WARM) {
+                let (hash, time) = (hashes[place], times.get(place).copied());
+                place += 1;
+                self.current = Some(hash);
+                let Table { keyspace, logic, schedule, .. } = self;
+                let step = Step { hash, time, schedule };
+                keyspace
+                    .update(hash, key, |key, slot| logic.on_record(key, slot, record, step, out));
             }
-            let (hash, time) = (hashes[place], times.get(place).copied());
-            self.current = Some(hash);
-            let Table { keyspace, logic, schedule, .. } = self;
-            let step = Step { hash, time, schedule };
-            keyspace.update(hash, key, |key, slot| logic.on_record(key, slot, record, step, out));
         }
         self.current = None;
     }
@@ -92,14 +97,20 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
         out: &mut Outputs<L::Out>,
     ) -> bool {
         self.schedule.advance(watermark);
-        for _ in 0..max {
+        let mut left = max;
+        while left > 0 {
             if let Some((at, key)) = self.schedule.pop_timer() {
                 self.fire(at, &key, out);
-            } else if let Some(hash) = self.schedule.pop_expiry() {
-                self.forget(hash);
-            } else {
+                left -= 1;
+                continue;
+            }
+            let expired = self.schedule.pop_expiries(WARM.min(left));
+            if expired.is_empty() {
                 break;
             }
+            left -= expired.len();
+            self.keyspace.warm(&expired);
+            expired.into_iter().for_each(|hash| self.forget(hash));
         }
         if self.schedule.is_due() {
             return true;

@@ -6,10 +6,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::dataflow::SyncActivator;
 use crossbeam_channel::Sender;
 use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::manifest;
-use timely::scheduling::SyncActivator;
 
 use super::message::{Failure, Handover};
 use crate::protocol::Part;
@@ -20,13 +20,14 @@ use crate::{Error, Result};
 pub(crate) struct Control {
     trigger: AtomicU64,
     over: AtomicBool,
+    failed: AtomicBool,
     read: AtomicU64,
     written: AtomicU64,
     pause_us: AtomicU64,
     failure: Mutex<Option<Error>>,
     splits: Mutex<HashMap<Part, Vec<manifest::Split>>>,
     splits_given: AtomicU64,
-    complete: Mutex<Vec<usize>>,
+    dealt: Mutex<HashMap<usize, bool>>,
     wakers: Mutex<Vec<SyncActivator>>,
     handover: Sender<Handover>,
     clock: SharedClock,
@@ -41,13 +42,14 @@ impl Control {
         Control {
             trigger: AtomicU64::new(start.0),
             over: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             read: AtomicU64::new(0),
             written: AtomicU64::new(0),
             pause_us: AtomicU64::new(0),
             failure: Mutex::default(),
             splits: Mutex::default(),
             splits_given: AtomicU64::new(0),
-            complete: Mutex::default(),
+            dealt: Mutex::default(),
             wakers: Mutex::default(),
             handover,
             clock,
@@ -75,7 +77,7 @@ impl Control {
         self.wake();
     }
 
-    /// Changes whenever [`Control::take_splits`] or [`Control::is_complete`] may answer otherwise.
+    /// Changes whenever [`Control::take_splits`] or [`Control::dealt`] may answer otherwise.
     pub(crate) fn splits_version(&self) -> u64 {
         self.splits_given.load(Ordering::Acquire)
     }
@@ -84,15 +86,16 @@ impl Control {
         lock(&self.splits).remove(&part).unwrap_or_default()
     }
 
-    /// No more splits will come for the source of this index.
-    pub(crate) fn complete(&self, operator: usize) {
-        lock(&self.complete).push(operator);
+    /// The source of this index has got the splits there are; with `complete`, for good.
+    pub(crate) fn deal(&self, operator: usize, complete: bool) {
+        lock(&self.dealt).insert(operator, complete);
         self.splits_given.fetch_add(1, Ordering::AcqRel);
         self.wake();
     }
 
-    pub(crate) fn is_complete(&self, operator: usize) -> bool {
-        lock(&self.complete).contains(&operator)
+    /// Whether the source of this index has got splits, and if so, whether for good.
+    pub(crate) fn dealt(&self, operator: usize) -> Option<bool> {
+        lock(&self.dealt).get(&operator).copied()
     }
 
     /// Ends the run of this process: workers leave at their next step.
@@ -107,7 +110,9 @@ impl Control {
             // The run had ended well; what breaks while it is taken down does not matter.
             return;
         }
-        lock(&self.failure).get_or_insert(error);
+        if !self.failed.swap(true, Ordering::AcqRel) {
+            *lock(&self.failure) = Some(error);
+        }
         self.finish();
     }
 
@@ -124,8 +129,9 @@ impl Control {
         lock(&self.failure).as_ref().map(Failure::from)
     }
 
+    /// Whether the run has failed here; from then on no user code is called.
     pub(crate) fn has_failed(&self) -> bool {
-        lock(&self.failure).is_some()
+        self.failed.load(Ordering::Acquire)
     }
 
     /// Takes an error to [`Control::fail`]; answers `None` then.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use isochrone_persistence::{Error, Result};
 
+use super::control::Control;
 use super::lead::GATHER_TIMEOUT;
 use super::message::{Order, Progress, Report};
 use super::pace::Free;
@@ -20,7 +21,8 @@ use crate::dataflow::builders;
 use crate::flow::Flow;
 
 /// How often a process says how far it is.
-const PROGRESS_EVERY: Duration = Duration::from_millis(50);
+const PROGRESS_EVERY_MS: u64 = 50;
+const PROGRESS_EVERY: Duration = Duration::from_millis(PROGRESS_EVERY_MS);
 
 impl Ready {
     /// Joins process 0 at `hub` and works until it says that the run is over.
@@ -93,6 +95,7 @@ fn await_start(events: &Receiver<LinkEvent>) -> Result<Start> {
 fn obey(events: &Receiver<LinkEvent>, process: &Process, index: usize, report: &dyn Fn(Report)) {
     let (control, obey) = (process.control.clone(), process.orders());
     let mut told = false;
+    let mut reported_ms = 0;
     while !control.is_over() || control.has_failed() && !told {
         if let Some(failure) = control.failure() {
             report(Report::Failed(failure));
@@ -100,32 +103,52 @@ fn obey(events: &Receiver<LinkEvent>, process: &Process, index: usize, report: &
             continue;
         }
         match events.recv_timeout(PROGRESS_EVERY) {
-            Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes) {
-                Ok(Downward::Order(order)) => {
-                    told |= matches!(order, Order::Abort(_));
-                    obey(&order);
-                }
-                Ok(Downward::Start(_)) => {
-                    control.fail(Error::internal("process 0 started the run twice"));
-                }
-                Err(error) => control.fail(error),
-            },
-            Ok(LinkEvent::Lost { reason, .. }) => {
-                told = true;
-                control.fail(Error::unavailable(format!("process 0 is gone: {reason}")));
+            Ok(event) => {
+                told |= take(event, &control, &obey);
             }
-            Err(RecvTimeoutError::Timeout) => {
-                report(Report::Progress(Progress {
-                    process: index,
-                    read: control.records_read(),
-                    written: control.records_written(),
-                    pause_us: control.take_pause_us(),
-                }));
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 told = true;
                 control.fail(Error::unavailable("the link to process 0 is gone"));
             }
         }
+        let now_ms = control.clock().monotonic_ms();
+        if now_ms >= reported_ms + PROGRESS_EVERY_MS {
+            reported_ms = now_ms;
+            report(Report::Progress(progress(index, &control)));
+        }
+    }
+}
+
+/// Does what an event means; answers whether process 0 knows of the end that it brings, if any.
+fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
+    match event {
+        LinkEvent::Frame { bytes, .. } => match Downward::decode(&bytes) {
+            Ok(Downward::Order(order)) => {
+                obey(&order);
+                matches!(order, Order::Abort(_))
+            }
+            Ok(Downward::Start(_)) => {
+                control.fail(Error::internal("process 0 started the run twice"));
+                false
+            }
+            Err(error) => {
+                control.fail(error);
+                false
+            }
+        },
+        LinkEvent::Lost { reason, .. } => {
+            control.fail(Error::unavailable(format!("process 0 is gone: {reason}")));
+            true
+        }
+    }
+}
+
+fn progress(process: usize, control: &Control) -> Progress {
+    Progress {
+        process,
+        read: control.records_read(),
+        written: control.records_written(),
+        pause_us: control.take_pause_us(),
     }
 }

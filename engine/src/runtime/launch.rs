@@ -76,12 +76,15 @@ where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
     if seat.process > 0 {
+        if ready.nothing_to_do()?.is_some() {
+            return Ok(None);
+        }
         let address = resolve(&seat.own)?;
         let listener = mesh::listen(address.ip(), address.port())?;
         return ready.follow(&me, &seat.hub, listener, build).map(|()| None);
     }
     if let Some(summary) = begin(&ready)? {
-        // The others need not learn more than that there is nothing to join.
+        // The others look for themselves and find the same.
         return Ok(Some(summary));
     }
     let hub = Hub::bind(&*seat.hub)?;

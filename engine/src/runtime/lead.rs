@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
+use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
 
 use super::conductor::{Call, Conductor, Orders};
@@ -20,10 +21,11 @@ use super::tally::Tally;
 use super::wire::{Downward, Start, Upward};
 use crate::cluster::mesh::{self, Party, RunToken};
 use crate::cluster::{Hub, Link, LinkEvent, Member};
+use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::erased::AnyCommitter;
 use crate::flow::Flow;
-use crate::protocol::{Coordinator, Ledger};
+use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary};
 
 /// How long all processes together may take to find each other.
@@ -120,15 +122,14 @@ impl Ready {
         let total = workers * company.as_ref().map_or(1, |company| company.me.processes);
         let calls = self.calls.0.clone();
         let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
-        let (ledger, committers) = self.recover_sinks(&setting)?;
-        let Setting { membership, taken, restore, .. } = setting;
+        let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
+        let Setting { membership, taken, mut restore, .. } = setting;
+        restore.set_aside = set_aside;
+        announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
-        let (allocators, others, links) = match company {
-            None => {
-                let (allocators, others) = builders::in_process(workers)?;
-                (allocators, others, Arc::new(Vec::new()))
-            }
+        let ((allocators, others), links) = match company {
+            None => (builders::in_process(workers, self.in_bytes)?, Arc::new(Vec::new())),
             Some(company) => self.assemble(company, &membership, &taken)?,
         };
         let told = links.clone();
@@ -143,13 +144,14 @@ impl Ready {
         let merge = self.merge_bench(&membership)?;
         let now_ms = self.clock.monotonic_ms();
         let plan = protocol_plan(&self.plan, total);
+        let loading = plan.parts_of(Kind::State).count();
         let settings = self.settings.clone();
         let mut conductor = Conductor {
             coordinator: Coordinator::new(settings, plan, membership.start, now_ms),
             ledger,
             lineage,
             splits,
-            tally: Tally::new(!self.quiet, now_ms),
+            tally: Tally::new(self.quiet, restore, loading, now_ms),
             inbox: self.calls.1.clone(),
             orders,
             local: process.control.clone(),
@@ -157,16 +159,18 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            permit: None,
             merge,
             ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),
             requests: Vec::new(),
+            pace,
         };
-        let end = conductor.run(&*pace);
+        let end = conductor.run();
         conductor.tally.clear_line();
         let ended = process.end(links.is_empty());
         let outcome = end?;
         ended?;
-        Ok(summarise(Outcome::from(outcome), &conductor, restore, started_ms))
+        Ok(summarise(Outcome::from(outcome), &conductor, started_ms))
     }
 
     /// Takes the job over; from here on no older run can publish or commit.
@@ -202,17 +206,24 @@ impl Ready {
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
-    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers)> {
+    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers, Vec<String>)> {
+        let Setting { membership, taken, .. } = setting;
         let mut ledger = Ledger::restore(setting.operators.clone());
-        let mut committers = setting.membership.committers(&self.plan)?;
+        let mut committers = membership.committers(&self.plan)?;
+        let mut set_aside = Vec::new();
         for (index, committer) in &mut committers {
             if let ManifestPart::Sink { pending } = &setting.operators[*index].part {
-                let effects = pending.iter().map(|pending| pending.effect.clone()).collect();
-                committer.recover(effects, setting.taken.from.is_none())?;
+                let renamed_from = match taken.operators.get(*index).map(|plan| &plan.step) {
+                    Some(Step::Rename { from, .. }) => Some(from.clone()),
+                    _ => None,
+                };
+                let pending = pending.iter().map(|pending| pending.effect.clone()).collect();
+                let from = taken.from.as_ref().map(|manifest| manifest.epoch);
+                set_aside.extend(committer.recover(Recovery { pending, from, renamed_from })?);
                 ledger.recovered(*index);
             }
         }
-        Ok((ledger, committers))
+        Ok((ledger, committers, set_aside))
     }
 
     /// Tells the others where the run begins and connects with them.
@@ -221,8 +232,7 @@ impl Ready {
         company: Company,
         membership: &Membership,
         taken: &Takeover,
-    ) -> Result<(Vec<builders::AllocatorBuilder>, Box<dyn std::any::Any + Send>, Arc<Vec<Link>>)>
-    {
+    ) -> Result<(builders::Allocators, Arc<Vec<Link>>)> {
         let addresses = company.addresses()?;
         let token = RunToken::new(&self.name, membership.generation)?;
         let start = Start {
@@ -236,9 +246,9 @@ impl Ready {
         Company::tell(&links, &Downward::Start(Box::new(start)));
         let party = Party { process: me.process, token, secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
-        let (allocators, others) = builders::across(sockets, me.process, membership.workers)?;
+        let allocators = builders::across(sockets, me.process, membership.workers)?;
         listen_to(events, self.calls.0.clone())?;
-        Ok((allocators, others, Arc::new(links)))
+        Ok((allocators, Arc::new(links)))
     }
 
     fn deal_splits(
@@ -282,14 +292,18 @@ fn listen_to(
     super::process::spawn("isochrone-listener", pass_on).map(drop)
 }
 
-fn summarise(
-    outcome: Outcome,
-    conductor: &Conductor,
-    mut restore: RestoreReport,
-    started_ms: u64,
-) -> Summary {
+/// Says what was given up, whoever listens.
+fn announce(restore: &RestoreReport) {
+    for line in &restore.passed_over {
+        tracing::warn!("passed over: {line}");
+    }
+    for line in &restore.set_aside {
+        tracing::warn!("{line}");
+    }
+}
+
+fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summary {
     let tally = &conductor.tally;
-    restore.loaded = tally.loaded.clone();
     Summary {
         outcome,
         generation: conductor.lineage.generation().0,
@@ -297,7 +311,7 @@ fn summarise(
         written: tally.written(),
         skipped: tally.skipped(),
         checkpoints: tally.checkpoints.clone(),
-        restore,
+        restore: tally.restore.clone(),
         elapsed_ms: conductor.clock.monotonic_ms() - started_ms,
     }
 }

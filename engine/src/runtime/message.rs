@@ -1,6 +1,7 @@
 //! What workers, processes and the coordinator say to one another.
 
 use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::lineage::Published;
 use isochrone_persistence::manifest;
 use isochrone_persistence::segment::Rows;
 use isochrone_persistence::{Error, ErrorKind};
@@ -55,12 +56,30 @@ pub(crate) struct Progress {
 /// From the coordinator to a process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Order {
-    Trigger { epoch: Epoch },
-    Commit { epoch: Epoch },
-    Assign { part: Part, splits: Vec<manifest::Split> },
-    Complete { operator: usize },
+    Trigger {
+        epoch: Epoch,
+    },
+    Commit {
+        epoch: Epoch,
+    },
+    Assign {
+        part: Part,
+        splits: Vec<manifest::Split>,
+    },
+    /// The source of this index has been dealt the splits there are; with `complete`, for good.
+    Dealt {
+        operator: usize,
+        complete: bool,
+    },
     Finish,
     Abort(Failure),
+}
+
+impl Order {
+    /// Output up to a checkpoint may become visible: only who can prove that it exists says so.
+    pub(crate) fn commit(permit: &Published) -> Order {
+        Order::Commit { epoch: permit.epoch() }
+    }
 }
 
 /// An error on its way between processes.

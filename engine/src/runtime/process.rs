@@ -97,9 +97,9 @@ impl Process {
             committers,
             sinks: membership.local_sinks(plan),
             books: Default::default(),
+            pace: membership.pace.clone(),
         };
-        let pace = membership.pace.clone();
-        let uploader = spawn("isochrone-uploader", move || uploader.run(&*pace))?;
+        let uploader = spawn("isochrone-uploader", move || uploader.run())?;
         Ok(Process { control, handover, uploader, workers: None })
     }
 
@@ -136,7 +136,7 @@ impl Process {
             // Without an uploader there is nobody to commit, and the run is over.
             Order::Commit { epoch } => drop(handover.send(Handover::Commit { epoch: *epoch })),
             Order::Assign { part, splits } => control.assign(*part, splits.clone()),
-            Order::Complete { operator } => control.complete(*operator),
+            Order::Dealt { operator, complete } => control.deal(*operator, *complete),
             Order::Finish => control.finish(),
             Order::Abort(failure) => control.fail(failure.clone().into()),
         }

@@ -32,6 +32,8 @@ pub(crate) struct Ready {
     pub(crate) clock: SharedClock,
     pub(crate) calls: (Sender<Call>, Receiver<Call>),
     pub(crate) quiet: bool,
+    /// Workers of one process talk in bytes too, as those of several do.
+    pub(crate) in_bytes: bool,
 }
 
 impl Ready {
@@ -62,6 +64,7 @@ impl Ready {
             clock: job.clock.clone(),
             calls: job.calls(),
             quiet: args.quiet,
+            in_bytes: false,
             name,
         })
     }
@@ -151,7 +154,7 @@ pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
         operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
         positions: positions.collect(),
         passed_over: taken.passed_over.clone(),
-        loaded: Vec::new(),
+        ..RestoreReport::default()
     }
 }
 

@@ -69,6 +69,9 @@ impl Splits {
         self.next_ms = now_ms + DISCOVER_EVERY_MS;
         for known in self.sources.iter_mut().filter(|known| !known.complete) {
             let found = known.discover()?;
+            if found.is_empty() && !known.complete {
+                continue;
+            }
             known.give(found, self.workers).iter().for_each(|order| orders(order));
         }
         Ok(())
@@ -105,9 +108,7 @@ impl Known {
         };
         let mut orders: Vec<Order> =
             (0..).zip(hands).filter(|(_, splits)| !splits.is_empty()).map(assign).collect();
-        if self.complete {
-            orders.push(Order::Complete { operator });
-        }
+        orders.push(Order::Dealt { operator, complete: self.complete });
         orders
     }
 }

@@ -6,7 +6,7 @@ use std::io::{IsTerminal, Write};
 use isochrone_persistence::ids::Epoch;
 
 use crate::protocol::{Content, Part, Status};
-use crate::summary::{CheckpointStats, Loaded};
+use crate::summary::{CheckpointStats, Loaded, RestoreReport};
 
 /// How often the progress line is drawn, in milliseconds.
 const SHOW_EVERY_MS: u64 = 250;
@@ -20,22 +20,28 @@ pub(crate) struct Tally {
     bytes: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
-    pub(crate) loaded: Vec<Loaded>,
+    pub(crate) restore: RestoreReport,
+    /// Keyed instances that have not said yet what they loaded.
+    loading: usize,
+    quiet: bool,
     published_ms: u64,
 }
 
 impl Tally {
-    /// With `line`, progress is drawn if standard error is a terminal.
-    pub(crate) fn new(line: bool, now_ms: u64) -> Self {
+    /// Unless `quiet`, the restore report is printed once `loading` instances have loaded their
+    /// state, and progress is drawn if standard error is a terminal.
+    pub(crate) fn new(quiet: bool, restore: RestoreReport, loading: usize, now_ms: u64) -> Self {
         Tally {
-            line: line && std::io::stderr().is_terminal(),
+            line: !quiet && std::io::stderr().is_terminal(),
+            quiet,
+            restore,
+            loading,
             shown_ms: now_ms,
             shown_read: 0,
             processes: BTreeMap::new(),
             bytes: BTreeMap::new(),
             skipped: BTreeMap::new(),
             checkpoints: CheckpointStats::default(),
-            loaded: Vec::new(),
             published_ms: now_ms,
         }
     }
@@ -47,7 +53,13 @@ impl Tally {
     }
 
     pub(crate) fn loaded(&mut self, part: Part, rows: u64, bytes: u64) {
-        self.loaded.push(Loaded { operator: part.operator, worker: part.worker.0, rows, bytes });
+        let worker = part.worker.0;
+        self.restore.loaded.push(Loaded { operator: part.operator, worker, rows, bytes });
+        self.loading = self.loading.saturating_sub(1);
+        if self.loading == 0 && !self.quiet && self.restore.epoch.is_some() {
+            self.restore.loaded.sort_by_key(|loaded| (loaded.operator, loaded.worker));
+            eprintln!("{}", self.restore);
+        }
     }
 
     pub(crate) fn acknowledged(&mut self, part: Part, epoch: Epoch, content: &Content) {

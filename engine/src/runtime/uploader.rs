@@ -16,7 +16,7 @@ use isochrone_persistence::{SharedStore, manifest};
 use serde_json::Value;
 
 use super::message::{Handover, Report, Snapshot};
-use super::pace::{Pace, UPLOADER};
+use super::pace::{Pace, Planted, UPLOADER, planted};
 use crate::Result;
 use crate::connector::Prepare;
 use crate::erased::AnyCommitter;
@@ -42,6 +42,7 @@ pub(crate) struct Uploader {
     /// The sink instances of this process.
     pub(crate) sinks: Vec<Part>,
     pub(crate) books: Books,
+    pub(crate) pace: Arc<dyn Pace>,
 }
 
 /// What is still to be made durable, and what is still to be committed.
@@ -49,6 +50,8 @@ pub(crate) struct Uploader {
 pub(crate) struct Books {
     owed: BTreeMap<Part, VecDeque<(Epoch, Work)>>,
     prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
+    /// Of a planted bug: acknowledged, but not durable yet.
+    late: Vec<(String, Vec<u8>)>,
 }
 
 enum Work {
@@ -59,13 +62,17 @@ enum Work {
 
 impl Uploader {
     /// Works until the run is over, or the simulated machine crashes.
-    pub(crate) fn run(mut self, pace: &dyn Pace) {
+    pub(crate) fn run(mut self) {
+        let pace = self.pace.clone();
         while pace.turn(UPLOADER) {
             let wait = if pace.parks() { WAIT } else { Duration::ZERO };
             let handover = self.inbox.recv_timeout(wait);
             match handover {
                 Ok(Handover::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(handover) => self.handle(handover),
+                Ok(handover) => {
+                    self.put_late();
+                    self.handle(handover);
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             pace.pass(UPLOADER);
@@ -132,6 +139,10 @@ impl Uploader {
         while let Some((epoch, work)) = owed.front_mut() {
             let content = match work {
                 Work::Nothing(content) => content.clone(),
+                Work::Put { segment, bytes } if planted(&*self.pace, Planted::AckBeforeDurable) => {
+                    self.books.late.push((segment.name.clone(), std::mem::take(bytes)));
+                    Content::State { segment: Some(segment.clone()) }
+                }
                 Work::Put { segment, bytes } => {
                     self.store.put(&segment.name, bytes)?;
                     Content::State { segment: Some(segment.clone()) }
@@ -139,6 +150,11 @@ impl Uploader {
                 Work::Prepare(prepare) => {
                     let pending = prepare()?;
                     if let Some(effect) = &pending {
+                        if planted(&*self.pace, Planted::CommitBeforeManifest)
+                            && let Some(committer) = self.committers.get_mut(&part.operator)
+                        {
+                            committer.commit(std::slice::from_ref(effect))?;
+                        }
                         let prepared = self.books.prepared.entry(part).or_default();
                         prepared.push((*epoch, effect.clone()));
                     }
@@ -149,6 +165,13 @@ impl Uploader {
             owed.pop_front();
         }
         Ok(())
+    }
+
+    fn put_late(&mut self) {
+        for (name, bytes) in std::mem::take(&mut self.books.late) {
+            // Nobody waits for the answer: that is the bug.
+            let _ = self.store.put(&name, &bytes);
+        }
     }
 
     /// IMPORTANT: called only after the manifest of `epoch` is durable.

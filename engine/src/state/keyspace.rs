@@ -1,10 +1,11 @@
 //! The values of one operator's keys on one worker, in memory, with snapshots in steps.
 //!
 //! One hash table per key group, so that a table that grows never stops the operator for long.
-//! An update costs one probe. A key is marked, and its hash noted, at its first change in an
-//! epoch; [`freeze`](Keyspace::freeze) turns the noted keys into a snapshot by swapping two lists,
-//! [`snapshot_step`](Keyspace::snapshot_step) encodes them some at a time, and a key that is about
-//! to change before its turn is encoded first. There is no pass over a table, ever.
+//! An update costs one probe. A key is marked, and its hash noted in its group, at its first change
+//! in an epoch; [`freeze`](Keyspace::freeze) turns the noted keys into a snapshot by swapping the
+//! lists, [`snapshot_step`](Keyspace::snapshot_step) encodes them some at a time, group after group
+//! so that one table is in work and in the cache, and a key that is about to change before its turn
+//! is encoded first. There is no pass over a table, ever.
 
 mod entry;
 
@@ -22,15 +23,29 @@ use crate::{Error, Result};
 /// Values by key, with the changes since the last snapshot. The caller computes each key's hash,
 /// by [`hash_of`], and computes it once.
 pub struct Keyspace<K, V> {
-    /// By key group; those of other workers stay empty and take no memory.
-    tables: Vec<HashTable<Entry<K, V>>>,
+    /// By number; those of other workers stay empty and take no memory.
+    groups: Vec<Group<K, V>>,
     counts: Counts,
     epochs: Epochs,
+    /// How many hashes are in the frozen lists of all groups, and the first group that has any.
+    frozen: usize,
+    frozen_group: usize,
+    snapshot: Snapshot,
+}
+
+/// The keys of one key group.
+struct Group<K, V> {
+    table: HashTable<Entry<K, V>>,
     /// Hashes of keys changed in this epoch.
     dirty: Vec<KeyHash>,
     /// Hashes of keys changed in the frozen epoch that may still have to be encoded.
     frozen: Vec<KeyHash>,
-    snapshot: Snapshot,
+}
+
+impl<K, V> Default for Group<K, V> {
+    fn default() -> Self {
+        Group { table: HashTable::new(), dirty: Vec::new(), frozen: Vec::new() }
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -67,7 +82,8 @@ impl Snapshot {
 /// cache.
 pub const WARM: usize = 128;
 
-const DIRTY_MIN: usize = 4096;
+/// Hashes that a group may note before those noted twice matter.
+const DIRTY_MIN: usize = 1024;
 
 impl<K: Key, V: Slot> Keyspace<K, V> {
     /// No keys, for a job with so many key groups.
@@ -77,11 +93,11 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     pub fn new(groups: u16) -> Self {
         assert!(groups > 0, "a job has at least one key group");
         Keyspace {
-            tables: (0..groups).map(|_| HashTable::new()).collect(),
+            groups: (0..groups).map(|_| Group::default()).collect(),
             counts: Counts::default(),
             epochs: Epochs::default(),
-            dirty: Vec::new(),
-            frozen: Vec::new(),
+            frozen: 0,
+            frozen_group: 0,
             snapshot: Snapshot::default(),
         }
     }
@@ -92,9 +108,21 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
         // No branch may depend on what is read: a wrong guess would wait for the memory.
         let mut touched = 0_u8;
         for &hash in hashes {
-            let table = &self.tables[usize::from(self.group(hash).0)];
-            if let Some(entry) = table.find(hash.0, |_| true) {
+            if let Some(entry) = self.table(hash).find(hash.0, |_| true) {
                 touched ^= entry.mark.bits();
+            }
+        }
+        std::hint::black_box(touched);
+    }
+
+    /// Like [`warm`](Keyspace::warm) where the keys are at hand: an entry may lie across two lines
+    /// of the cache, and both ends are touched.
+    #[inline]
+    pub fn warm_keys<'a>(&self, keys: impl Iterator<Item = (&'a K, &'a KeyHash)>) {
+        let mut touched = 0_u8;
+        for (key, &hash) in keys {
+            if let Some(entry) = self.table(hash).find(hash.0, |_| true) {
+                touched ^= entry.mark.bits() ^ u8::from(entry.key == *key);
             }
         }
         std::hint::black_box(touched);
@@ -106,7 +134,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     #[inline]
     pub fn update<R>(&mut self, hash: KeyHash, key: K, f: impl FnOnce(&K, &mut V) -> R) -> R {
         let group = self.group(hash);
-        let table = &mut self.tables[usize::from(group.0)];
+        let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
         let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
             Probe::Occupied(place) => place,
             Probe::Vacant(place) => {
@@ -120,12 +148,12 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
                 self.snapshot.encode(group, entry);
             }
             self.epochs.set_dirty(&mut entry.mark);
-            self.dirty.push(hash);
+            dirty.push(hash);
         }
         let result = f(&entry.key, &mut entry.value);
         settle(place, &mut self.counts);
-        if self.dirty.len() > DIRTY_MIN + 4 * self.counts.entries {
-            self.compact_dirty();
+        if dirty.len() > DIRTY_MIN + 4 * table.len() {
+            compact_dirty(dirty, table);
         }
         result
     }
@@ -133,7 +161,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// Clears the values of a hash for which `f` says so: a change like any other.
     pub fn clear_if(&mut self, hash: KeyHash, mut f: impl FnMut(&V) -> bool) {
         let group = self.group(hash);
-        let table = &mut self.tables[usize::from(group.0)];
+        let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
         while let Ok(mut place) = table.find_entry(hash.0, |e| !e.mark.is_vacant() && f(&e.value)) {
             let entry = place.get_mut();
             if !self.epochs.is_dirty(entry.mark) {
@@ -142,7 +170,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
                 }
                 self.epochs.set_dirty(&mut entry.mark);
                 // Not `hash`: the table may find an entry of another hash by the same tag.
-                self.dirty.push(hash_of(&entry.key));
+                dirty.push(hash_of(&entry.key));
             }
             entry.value.clear();
             settle(place, &mut self.counts);
@@ -151,15 +179,13 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// The value of a key, unless vacant.
     pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
-        let table = &self.tables[usize::from(self.group(hash).0)];
-        let entry = table.find(hash.0, |entry| entry.key == *key)?;
+        let entry = self.table(hash).find(hash.0, |entry| entry.key == *key)?;
         (!entry.mark.is_vacant()).then_some(&entry.value)
     }
 
     /// A key that has this hash, even while its value is being changed.
     pub fn key_of(&self, hash: KeyHash) -> Option<&K> {
-        let table = &self.tables[usize::from(self.group(hash).0)];
-        table.find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
+        self.table(hash).find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
     }
 
     /// After a panic in a user's `Serialize` has unwound through a snapshot: the key whose value
@@ -174,35 +200,44 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// one is finished first. Rows not taken yet become part of the new snapshot.
     pub fn freeze(&mut self) {
         self.snapshot_step(usize::MAX);
-        std::mem::swap(&mut self.dirty, &mut self.frozen);
+        for group in &mut self.groups {
+            std::mem::swap(&mut group.dirty, &mut group.frozen);
+            self.frozen += group.frozen.len();
+        }
+        self.frozen_group = 0;
         self.epochs.next();
     }
 
     /// Encodes up to so many keys of the snapshot. Returns whether it is complete.
     pub fn snapshot_step(&mut self, max_keys: usize) -> bool {
-        for left in (1..=max_keys).rev() {
-            if left % WARM == 0 || left == max_keys {
-                self.warm(&self.frozen[self.frozen.len().saturating_sub(WARM.min(left))..]);
+        let mut left = max_keys;
+        while left > 0 && self.frozen > 0 {
+            let frozen = &self.groups[self.frozen_group].frozen;
+            let count = frozen.len().min(WARM).min(left);
+            if count == 0 {
+                self.frozen_group += 1;
+                continue;
             }
-            let Some(hash) = self.frozen.pop() else { break };
-            self.encode_frozen(hash);
+            self.warm(&frozen[frozen.len() - count..]);
+            for _ in 0..count {
+                self.encode_frozen();
+            }
+            left -= count;
         }
-        if self.frozen.is_empty() && self.frozen.capacity() > DIRTY_MIN {
-            // Eight bytes for each key that changed: too much to keep until the next time.
-            self.frozen = Vec::new();
-        }
-        self.frozen.is_empty()
+        self.frozen == 0
     }
 
-    /// Encodes all waiting keys that the table finds by this hash. One of another hash may be
-    /// among them: it waits as well, and is the same now as when its own turn comes.
-    fn encode_frozen(&mut self, hash: KeyHash) {
-        let Keyspace { tables, epochs, snapshot, counts, .. } = self;
-        let group = group_of(hash, tables.len() as u16);
-        let table = &mut tables[usize::from(group.0)];
+    /// Encodes all waiting keys that the table finds by the next frozen hash. One of another hash
+    /// may be among them: it waits as well, and is the same now as when its own turn comes.
+    fn encode_frozen(&mut self) {
+        let Keyspace { groups, epochs, snapshot, counts, .. } = self;
+        let number = KeyGroup(self.frozen_group as u16);
+        let Group { table, frozen, .. } = &mut groups[self.frozen_group];
+        let hash = frozen.pop().expect("the group has frozen keys left");
+        self.frozen -= 1;
         while let Ok(mut place) = table.find_entry(hash.0, |entry| epochs.is_waiting(entry.mark)) {
             let entry = place.get_mut();
-            snapshot.encode(group, entry);
+            snapshot.encode(number, entry);
             epochs.set_encoded(&mut entry.mark);
             if entry.mark.is_vacant() {
                 counts.entries -= 1;
@@ -216,7 +251,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// # Panics
     /// If [`snapshot_step`](Keyspace::snapshot_step) has not said that it is complete.
     pub fn take_rows(&mut self) -> Rows {
-        assert!(self.frozen.is_empty(), "rows are taken from a snapshot that is not complete");
+        assert!(self.frozen == 0, "rows are taken from a snapshot that is not complete");
         std::mem::take(&mut self.snapshot.rows)
     }
 
@@ -242,7 +277,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
                 self.group(hash)
             )));
         }
-        let table = &mut self.tables[usize::from(group.0)];
+        let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
         let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
             Probe::Occupied(place) => place,
             Probe::Vacant(place) => {
@@ -259,7 +294,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
         entry.mark.set_vacant(vacant);
         if (vacant || from.0 != V::VERSION) && !self.epochs.is_dirty(entry.mark) {
             self.epochs.set_dirty(&mut entry.mark);
-            self.dirty.push(hash);
+            dirty.push(hash);
         }
         let entry = place.into_mut();
         Ok((hash, &entry.key, &entry.value))
@@ -277,25 +312,30 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// Memory taken, without what the values themselves own elsewhere.
     pub fn bytes_estimate(&self) -> usize {
-        let tables: usize = self.tables.iter().map(HashTable::allocation_size).sum();
-        let lists = self.dirty.capacity() + self.frozen.capacity();
-        tables + lists * size_of::<KeyHash>() + self.snapshot.rows.bytes()
+        let of_group = |Group { table, dirty, frozen }: &Group<K, V>| {
+            let hashes = dirty.capacity() + frozen.capacity();
+            table.allocation_size() + hashes * size_of::<KeyHash>()
+        };
+        self.groups.iter().map(of_group).sum::<usize>() + self.snapshot.rows.bytes()
     }
 
     #[inline]
     fn group(&self, hash: KeyHash) -> KeyGroup {
-        group_of(hash, self.tables.len() as u16)
+        group_of(hash, self.groups.len() as u16)
     }
 
-    /// Keys that came and went many times in one epoch were noted each time: note them once.
-    #[cold]
-    fn compact_dirty(&mut self) {
-        self.dirty.sort_unstable();
-        self.dirty.dedup();
-        let mut dirty = std::mem::take(&mut self.dirty);
-        dirty.retain(|&hash| self.key_of(hash).is_some());
-        self.dirty = dirty;
+    #[inline]
+    fn table(&self, hash: KeyHash) -> &HashTable<Entry<K, V>> {
+        &self.groups[usize::from(self.group(hash).0)].table
     }
+}
+
+/// Keys that came and went many times in one epoch were noted each time: note them once.
+#[cold]
+fn compact_dirty<K: Key, V>(dirty: &mut Vec<KeyHash>, table: &HashTable<Entry<K, V>>) {
+    dirty.sort_unstable();
+    dirty.dedup();
+    dirty.retain(|&hash| table.find(hash.0, |entry| hash_of(&entry.key) == hash).is_some());
 }
 
 /// After a change: counts the key and forgets it at once if nothing of it was ever stored.

@@ -1,49 +1,58 @@
 //! From rows to the bytes of a segment.
 
 use super::cursor::{put_bytes, put_row};
+use super::rows::GroupRows;
 use super::{END, FORMAT, INDEX_ENTRY_BYTES, Identity, KEY_GROUPS_MAX, MAGIC, Row, Rows};
 use crate::ids::KeyGroup;
 
 /// The bytes of a segment of these rows: sorted, the last row pushed for a key only.
 pub fn encode(rows: Rows, identity: &Identity) -> Vec<u8> {
-    let order = sorted(&rows);
     let mut writer = Writer::new(identity, rows.bytes() + 4 * rows.len());
-    for (place, slot) in order.iter().enumerate() {
-        let row = rows.row(slot.index as usize);
-        let replaced = |next: &Slot| {
-            (next.group, next.prefix) == (slot.group, slot.prefix)
-                && rows.row(next.index as usize).key == row.key
-        };
-        if !order.get(place + 1).is_some_and(replaced) {
-            writer.row(row);
+    let mut order = Vec::new();
+    for (group, rows) in rows.into_groups() {
+        sort(&rows, &mut order);
+        for (place, slot) in order.iter().enumerate() {
+            let key = rows.key(slot.index as usize);
+            let replaced =
+                |next: &Slot| next.prefix == slot.prefix && rows.key(next.index as usize) == key;
+            if !order.get(place + 1).is_some_and(replaced) {
+                writer.row(Row { group, key, value: rows.value(slot.index as usize) });
+            }
         }
     }
     writer.finish()
 }
 
-/// A row's place in the order. The first bytes of its key stand here, since most comparisons end
-/// with them and need not touch the buffer.
+/// A row's place in the order of its group. The first bytes of its key that differ from those of
+/// other keys stand here, since most comparisons end with them and need not touch the buffer.
 struct Slot {
     prefix: u64,
     index: u32,
-    group: KeyGroup,
 }
 
-fn sorted(rows: &Rows) -> Vec<Slot> {
-    let mut slots: Vec<Slot> = (0..rows.len())
-        .map(|index| {
-            let Row { group, key, .. } = rows.row(index);
-            let index = u32::try_from(index).expect("2^32 rows need 128 GiB for offsets alone");
-            Slot { prefix: prefix_of(key), index, group }
-        })
-        .collect();
-    slots.sort_unstable_by(|a, b| {
-        (a.group, a.prefix)
-            .cmp(&(b.group, b.prefix))
-            .then_with(|| rows.row(a.index as usize).key.cmp(rows.row(b.index as usize).key))
+fn sort(rows: &GroupRows, order: &mut Vec<Slot>) {
+    let shared = shared_bytes(rows);
+    order.clear();
+    order.extend((0..rows.len()).map(|index| {
+        let prefix = prefix_of(&rows.key(index)[shared..]);
+        let index = u32::try_from(index).expect("2^32 rows need 64 GiB for offsets alone");
+        Slot { prefix, index }
+    }));
+    order.sort_unstable_by(|a, b| {
+        a.prefix
+            .cmp(&b.prefix)
+            .then_with(|| rows.key(a.index as usize).cmp(rows.key(b.index as usize)))
             .then(a.index.cmp(&b.index))
     });
-    slots
+}
+
+/// How many bytes all keys begin with.
+fn shared_bytes(rows: &GroupRows) -> usize {
+    let first = rows.key(0);
+    (1..rows.len()).fold(first.len(), |shared, index| {
+        let both = first[..shared].iter().zip(rows.key(index));
+        both.take_while(|(a, b)| a == b).count()
+    })
 }
 
 /// The first eight bytes, such that prefixes compare like keys; equal prefixes say nothing.

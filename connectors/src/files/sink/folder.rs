@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
+use isochrone_engine::ids::Epoch;
 use isochrone_engine::{Error, ErrorKind, Result};
 
-use super::name::{Names, is_finished_part};
+use super::name::{Names, SUPERSEDED, epoch_of, is_finished_part};
 use super::{io_error, io_error_kind};
 
 /// Makes the folder and its missing parents, durably.
@@ -57,6 +58,32 @@ pub(super) fn refuse_old_parts(folder: &Path) -> Result<()> {
         "folder {folder} holds {count} part files that this job's history does not explain \
          (first: {first}); choose an empty folder, or the store that wrote them"
     )))
+}
+
+/// Gives finished parts of epochs from `from` on names that no reader's pattern matches, and
+/// answers both names of each. The content stays: somebody may have read it.
+pub(super) fn set_aside(
+    folder: &Path,
+    names: &Names,
+    from: Epoch,
+) -> Result<Vec<(String, String)>> {
+    let mut moved = Vec::new();
+    for part in list(folder, |name| epoch_of(name).is_some_and(|epoch| epoch >= from))? {
+        let aside = names.superseded(&part);
+        let path = folder.join(&aside);
+        fs::rename(folder.join(&part), &path).map_err(|e| io_error("create", &path, e))?;
+        moved.push((part, aside));
+    }
+    if !moved.is_empty() {
+        sync(folder)?;
+    }
+    Ok(moved)
+}
+
+/// Whether a part of this name was ever set aside.
+pub(super) fn was_set_aside(folder: &Path, finished: &str) -> Result<bool> {
+    let prefix = format!("{finished}{SUPERSEDED}");
+    Ok(!list(folder, |name| name.starts_with(&prefix))?.is_empty())
 }
 
 /// Removes a file that somebody else may have removed already.

@@ -42,6 +42,16 @@ impl Names {
         self.open(&format!("probe.{}", self.extension))
     }
 
+    /// What the folder's owner file says of this sink, or of the id that it had before.
+    pub(super) fn owner(&self, before: Option<&OperatorId>) -> String {
+        format!("sink `{}` of job `{}`\n", before.unwrap_or(&self.sink), self.job)
+    }
+
+    /// The name that a finished part of a checkpoint that was given up gets.
+    pub(super) fn superseded(&self, finished: &str) -> String {
+        format!("{finished}{SUPERSEDED}{}", self.generation)
+    }
+
     /// Whether `name` is a part that an earlier run of this sink was writing.
     pub(super) fn is_leftover(&self, name: &str) -> bool {
         let pieces: Vec<&str> = name.split('.').collect();
@@ -53,15 +63,21 @@ impl Names {
     }
 }
 
+/// Between the name of a part that was set aside and the generation that did so.
+pub(super) const SUPERSEDED: &str = ".superseded-";
+
 /// Whether `name` is that of a finished part, of whatever job.
 pub(super) fn is_finished_part(name: &str) -> bool {
+    epoch_of(name).is_some()
+}
+
+/// The epoch of a finished part, of whatever job; `None` for any other name.
+pub(super) fn epoch_of(name: &str) -> Option<Epoch> {
     let digits = |s: &str, least| s.len() >= least && s.bytes().all(|b| b.is_ascii_digit());
-    let parse = || {
-        let (numbers, extension) = name.strip_prefix("part-")?.split_once('.')?;
-        let (epoch, worker) = numbers.split_once('-')?;
-        Some(digits(epoch, 10) && digits(worker, 4) && EXTENSIONS.contains(&extension))
-    };
-    parse().unwrap_or(false)
+    let (numbers, extension) = name.strip_prefix("part-")?.split_once('.')?;
+    let (epoch, worker) = numbers.split_once('-')?;
+    let is_ours = digits(epoch, 10) && digits(worker, 4) && EXTENSIONS.contains(&extension);
+    is_ours.then(|| epoch.parse().ok().map(Epoch)).flatten()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use isochrone_engine::Result;
 use isochrone_engine::connector::{Discovery, Reader, Source, Split};
 use isochrone_engine::record::Record;
 
-use crate::format::{Csv, Format, Json, Text};
+use crate::format::{ByExtension, Csv, Format, Json, Text};
 use discover::Input;
 pub use identity::FileIdentity;
 pub use position::FilePosition;
@@ -168,6 +168,11 @@ impl Files {
         self.format(Text)
     }
 
+    /// CSV or JSON, as the name of each file says; see [`ByExtension`].
+    pub fn by_extension<T: Record>(self) -> FileSource<T, ByExtension<T>> {
+        self.format(ByExtension::default())
+    }
+
     /// Another format.
     ///
     /// ```
@@ -196,7 +201,8 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
         let input = Input::find(&self.settings.path, self.settings.follow, &known)?;
         let mut new = Vec::new();
         for path in input.paths.iter().filter(|path| !known.contains(path.as_str())) {
-            new.extend(plan::splits_of(path, &self.settings, &self.format)?);
+            let format = self.format.for_file(path)?;
+            new.extend(plan::splits_of(path, &self.settings, &format)?);
         }
         Ok(Discovery { new, complete: !(self.settings.follow && input.can_grow) })
     }
@@ -215,7 +221,8 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
     }
 
     fn open(&self, split: Split<FilePosition>) -> Result<Box<dyn Reader<T, FilePosition>>> {
-        let reader = FileReader::open(split.position, &self.settings, self.format.clone())?;
+        let format = self.format.for_file(&split.position.path)?;
+        let reader = FileReader::open(split.position, &self.settings, format)?;
         Ok(Box::new(reader))
     }
 }

@@ -193,7 +193,7 @@ impl Plan {
         })
     }
 
-    pub(super) fn parts_of(&self, kind: Kind) -> impl Iterator<Item = Part> + '_ {
+    pub(crate) fn parts_of(&self, kind: Kind) -> impl Iterator<Item = Part> + '_ {
         self.parts().filter(move |part| self.operators[part.operator].1 == kind)
     }
 

@@ -1,0 +1,195 @@
+//! Every byte of a small checkpoint changed once, every object cut, deleted and swapped: the job
+//! refuses and names what is wrong, or goes back by choice; never a panic, never a wrong result.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[path = "support/lab.rs"]
+mod lab;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use isochrone::{ErrorKind, Outcome};
+use lab::*;
+
+/// A short history whose newest checkpoint has all kinds of objects: manifests, segments, a
+/// boundary and the hint.
+fn history() -> Lab<Event> {
+    let mut lab = Lab::new(vec![vec![(1, 1), (2, 2)], vec![(1, 3)], vec![(2, 4)]]);
+    lab.retain = 2;
+    for _ in 0..2 {
+        let build = totals(&lab);
+        lab.phase(&quiet(1), build).unwrap();
+    }
+    lab
+}
+
+/// What a run may do with a damaged store.
+#[derive(Debug, PartialEq, Eq, Clone, Copy)]
+enum End {
+    Refused,
+    Right,
+}
+
+/// Runs with one object damaged, and puts everything back.
+struct Trial {
+    lab: Lab<Event>,
+    pristine: Lab<Event>,
+}
+
+impl Trial {
+    fn new() -> Trial {
+        let lab = history();
+        let pristine = lab.fork();
+        // Opens the gates once and for all.
+        pristine.fork().finishes_rightly(&quiet(1));
+        let trial = Trial { lab, pristine };
+        for kind in ["m", "d", "b", "latest.json"] {
+            assert!(trial.objects().iter().any(|object| is_of(object, kind)), "no {kind}");
+        }
+        trial
+    }
+
+    fn objects(&self) -> Vec<PathBuf> {
+        let store = self.pristine.store();
+        let all = files(&store.join(JOB)).into_iter();
+        all.map(|path| path.strip_prefix(&store).unwrap().to_owned()).collect()
+    }
+
+    fn bytes(&self, object: &Path) -> Vec<u8> {
+        fs::read(self.pristine.store().join(object)).unwrap()
+    }
+
+    /// Replaces an object (`None`: deletes it), runs, checks, and restores the store.
+    fn with(&self, object: &Path, bytes: Option<&[u8]>, args: &isochrone::RunArgs) -> End {
+        let path = self.lab.store().join(object);
+        match bytes {
+            Some(bytes) => fs::write(&path, bytes).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+        let end = self.lab.finish(args, totals(&self.lab));
+        let end = match end {
+            Ok(summary) => {
+                assert_ne!(summary.outcome, Outcome::NothingToDo, "{object:?}");
+                assert_eq!(self.lab.lines(), self.lab.expected(), "{object:?}");
+                End::Right
+            }
+            Err(error) => {
+                let text = error.report();
+                assert!(
+                    matches!(
+                        error.kind(),
+                        ErrorKind::Corrupt | ErrorKind::Incompatible | ErrorKind::Invalid
+                    ),
+                    "{object:?}: {text}"
+                );
+                assert!(text.contains(JOB), "names no object: {text}");
+                End::Refused
+            }
+        };
+        match end {
+            End::Refused => fs::write(&path, self.bytes(object)).unwrap(),
+            End::Right => self.reset(),
+        }
+        end
+    }
+
+    fn reset(&self) {
+        let (from, to) = (&self.pristine, &self.lab);
+        for (from, to) in [(from.store(), to.store()), (from.out(), to.out())] {
+            fs::remove_dir_all(&to).unwrap();
+            copy(&from, &to);
+        }
+    }
+}
+
+fn is_hint(object: &Path) -> bool {
+    object.ends_with("latest.json")
+}
+
+fn is_of(object: &Path, folder: &str) -> bool {
+    object.starts_with(Path::new(JOB).join(folder))
+}
+
+/// The objects that the newest checkpoint consists of.
+fn needed(trial: &Trial) -> Vec<PathBuf> {
+    let objects = trial.objects();
+    let newest = objects.iter().rfind(|object| is_of(object, "m")).unwrap().clone();
+    let mut needed: Vec<PathBuf> =
+        objects.into_iter().filter(|object| is_of(object, "d")).collect();
+    needed.push(newest);
+    needed
+}
+
+#[test]
+fn every_flipped_byte_of_the_newest_checkpoint_is_refused_by_name() {
+    let trial = Trial::new();
+    let mut tried = 0;
+    for object in needed(&trial) {
+        let bytes = trial.bytes(&object);
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            let end = trial.with(&object, Some(&flipped), &quiet(1));
+            assert_eq!(end, End::Refused, "{object:?}, byte {at}");
+            tried += 1;
+        }
+    }
+    assert!(tried > 1500, "only {tried} bytes were flipped");
+}
+
+#[test]
+fn every_flipped_byte_of_older_manifests_and_of_the_hint_has_no_effect() {
+    let trial = Trial::new();
+    let needed = needed(&trial);
+    for object in trial.objects().into_iter().filter(|object| !needed.contains(object)) {
+        let bytes = trial.bytes(&object);
+        // A run each: every byte of the hint, some of the others.
+        let step = if is_hint(&object) { 1 } else { 97 };
+        for at in (0..bytes.len()).step_by(step) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            let end = trial.with(&object, Some(&flipped), &quiet(1));
+            // A hint may be made to point behind the newest manifest: then one seems to be gone.
+            assert!(end == End::Right || is_hint(&object), "{object:?}, byte {at}");
+        }
+    }
+}
+
+#[test]
+fn some_flipped_bytes_of_each_object_with_going_back_give_the_right_output() {
+    let trial = Trial::new();
+    for object in trial.objects() {
+        let bytes = trial.bytes(&object);
+        for at in (0..bytes.len()).step_by(61) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at % 8);
+            trial.with(&object, Some(&flipped), &previous());
+        }
+    }
+}
+
+#[test]
+fn cut_deleted_and_swapped_objects_are_refused_by_name_or_have_no_effect() {
+    let trial = Trial::new();
+    let objects = trial.objects();
+    let needed = needed(&trial);
+    for object in &objects {
+        let bytes = trial.bytes(object);
+        let cut = &bytes[..bytes.len() / 2];
+        let mut ends = vec![
+            trial.with(object, Some(cut), &quiet(1)),
+            trial.with(object, Some(&[]), &quiet(1)),
+            trial.with(object, None, &quiet(1)),
+        ];
+        for other in objects.iter().filter(|other| *other != object && !is_hint(other)) {
+            ends.push(trial.with(object, Some(&trial.bytes(other)), &quiet(1)));
+            trial.with(object, Some(&trial.bytes(other)), &previous());
+        }
+        if needed.contains(object) {
+            assert!(ends.iter().all(|end| *end == End::Refused), "{object:?}: {ends:?}");
+        } else {
+            assert!(ends.iter().all(|end| *end == End::Right), "{object:?}: {ends:?}");
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! Starting from positions in files that are no longer what they were: the job stops and says how
+//! much is lost; it never goes on with other records.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[path = "support/lab.rs"]
+mod lab;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use isochrone::prelude::*;
+use isochrone::{Error, ErrorKind, Outcome};
+use lab::{lines_in_order, pause, quiet};
+use tempfile::TempDir;
+
+const LINES: u64 = 100_000;
+
+/// A log that a job follows.
+struct Log {
+    folder: TempDir,
+}
+
+impl Log {
+    /// A long log, of which a job has read the beginning.
+    fn read_partly() -> Log {
+        let log = Log { folder: TempDir::new().unwrap() };
+        let lines: String = (0..LINES).map(|n| format!("line {n}\n")).collect();
+        fs::write(log.path(), lines).unwrap();
+        let summary = log.run(1000).unwrap();
+        assert_eq!(summary.outcome, Outcome::Stopped);
+        assert!(summary.read >= 1000 && summary.read < LINES, "{}", summary.read);
+        log
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("input.txt")
+    }
+
+    fn out(&self) -> PathBuf {
+        self.folder.path().join("out")
+    }
+
+    /// Follows the log until so many lines were read, or for ten seconds.
+    fn run(&self, target: u64) -> Result<Summary> {
+        let job = Job::new("log").checkpoint(Checkpoint::dir(self.folder.path().join("store")));
+        let (handle, seen) = (job.handle(), Arc::new(AtomicU64::new(0)));
+        let count = seen.clone();
+        std::thread::spawn(move || {
+            for _ in 0..10_000 {
+                if count.load(Ordering::SeqCst) >= target {
+                    break;
+                }
+                pause();
+            }
+            handle.stop();
+        });
+        let (path, out) = (self.path(), self.out());
+        job.run(quiet(1), move |flow| {
+            let seen = seen.clone();
+            flow.source("log", Files::at(&path).follow(true).text())
+                .inspect(move |_| {
+                    // Slow enough to be stopped long before the end.
+                    if seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(100) {
+                        pause();
+                    }
+                })
+                .sink("lines", PartFiles::at(&out).text());
+            Ok(())
+        })
+    }
+
+    fn position(&self) -> u64 {
+        lines_in_order(&self.out()).iter().map(|line| line.len() as u64 + 1).sum()
+    }
+
+    fn stops(&self, parts: &[&str]) {
+        let before = lines_in_order(&self.out());
+        let error: Error = self.run(1).expect_err("the input is damaged");
+        let text = error.report();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{text}");
+        for part in parts {
+            assert!(text.contains(part), "`{part}` is not in: {text}");
+        }
+        assert_eq!(lines_in_order(&self.out()), before, "nothing was written");
+    }
+}
+
+fn size(path: &Path) -> u64 {
+    fs::metadata(path).unwrap().len()
+}
+
+#[test]
+fn a_file_that_is_gone_stops_the_job_with_what_is_lost_and_goes_on_when_it_is_back() {
+    let log = Log::read_partly();
+    let (content, size) = (fs::read(log.path()).unwrap(), size(&log.path()));
+    fs::remove_file(log.path()).unwrap();
+    let at = format!("up to byte {} of {size}", log.position());
+    let lost = format!("{} bytes", size - log.position());
+    log.stops(&["input.txt", "deleted", &at, &lost, "put the file back"]);
+
+    fs::write(log.path(), content).unwrap();
+    let before = log.position();
+    log.run(5000).unwrap();
+    assert!(log.position() > before);
+    let lines = lines_in_order(&log.out());
+    assert!((0..).zip(&lines).all(|(n, line)| *line == format!("line {n}")), "in order, once");
+}
+
+#[test]
+fn a_file_that_was_cut_stops_the_job_with_what_is_lost() {
+    let log = Log::read_partly();
+    let (content, position) = (fs::read(log.path()).unwrap(), log.position() as usize);
+    fs::write(log.path(), &content[..position - 10]).unwrap();
+    let was = format!("was {} bytes long and is {} now", content.len(), position - 10);
+    let lost = format!("{} bytes", content.len() - position);
+    log.stops(&["input.txt", &was, &lost]);
+    // Cut behind what was read: that is gone all the same.
+    fs::write(log.path(), &content[..position + 10]).unwrap();
+    let lost = format!("{} bytes", content.len() - position - 10);
+    log.stops(&["input.txt", "bytes long", &lost]);
+}
+
+#[test]
+fn a_file_that_was_replaced_stops_the_job_with_what_is_lost() {
+    let log = Log::read_partly();
+    let content = fs::read(log.path()).unwrap();
+    fs::write(log.path(), content.to_ascii_uppercase()).unwrap();
+    let lost = format!("{} bytes", content.len() as u64 - log.position());
+    log.stops(&["input.txt", "not the file that was read", "replaced", &lost]);
+}
+
+#[test]
+fn a_copy_of_the_file_is_as_good() {
+    let log = Log::read_partly();
+    let copy = log.folder.path().join("copy");
+    fs::copy(log.path(), &copy).unwrap();
+    fs::rename(copy, log.path()).unwrap();
+    let before = log.position();
+    log.run(1).unwrap();
+    assert!(log.position() > before);
+}

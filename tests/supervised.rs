@@ -1,0 +1,136 @@
+//! A supervised set of processes: one that hangs or is killed costs a restart of all, a request to
+//! stop drains all, and none outlives its supervisor.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+#[path = "../examples/account_risk.rs"]
+#[expect(dead_code, reason = "the example's own entrance is not used here")]
+mod account_risk;
+mod support;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use support::child::{Job, play};
+use support::oracle::{Verdict, judge, parts};
+use support::purchases::Log;
+use support::wait;
+use tempfile::TempDir;
+
+const PROCESSES: usize = 3;
+
+/// A job that follows its input, so that it runs until somebody ends it.
+struct Set {
+    folder: TempDir,
+    log: Log,
+    job: Job,
+}
+
+impl Set {
+    fn start(test: &str) -> Set {
+        let folder = TempDir::new().unwrap();
+        let log = Log::generate(11, &folder.path().join("input"), 40_000, 6);
+        let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let mut flags: Vec<String> = [
+            ("--input", at("input")),
+            ("--output", at("output")),
+            ("--store", at("store")),
+            ("--processes", PROCESSES.to_string()),
+            ("--workers", "2".to_owned()),
+            ("--heartbeat-timeout", "1s".to_owned()),
+            ("--checkpoint-every", "50ms".to_owned()),
+        ]
+        .into_iter()
+        .flat_map(|(flag, value)| [flag.to_owned(), value])
+        .collect();
+        flags.push("--follow".to_owned());
+        let job = Job::start(test, &flags, &folder.path().join("errors"));
+        let set = Set { folder, log, job };
+        assert!(wait::soon(|| !parts(&set.output()).is_empty()), "{}", set.job.errors());
+        set
+    }
+
+    fn output(&self) -> PathBuf {
+        self.folder.path().join("output")
+    }
+
+    fn children(&self) -> Vec<u32> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.job.id()));
+        let of_task = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.ok()?.path().join("children")).ok()
+        };
+        let texts: Vec<String> = tasks.into_iter().flatten().filter_map(of_task).collect();
+        texts
+            .iter()
+            .flat_map(|text| text.split_whitespace())
+            .map(|id| id.parse().unwrap())
+            .collect()
+    }
+
+    /// Waits until none of `before` is left and a new set has taken their place.
+    fn await_restart(&self, before: &[u32]) {
+        let restarted = || {
+            let now = self.children();
+            now.len() == PROCESSES && now.iter().all(|id| !before.contains(id))
+        };
+        assert!(wait::soon(restarted), "{}", self.job.errors());
+    }
+
+    fn await_all_output(&self) {
+        let exact = || judge(&self.log, &self.output()) == Verdict::default();
+        assert!(wait::soon(exact), "{:?} {}", judge(&self.log, &self.output()), self.job.errors());
+    }
+
+    fn drain(&mut self) {
+        self.job.signal("TERM");
+        assert!(self.job.end().success(), "{}", self.job.errors());
+    }
+}
+
+fn signal(name: &str, id: u32) {
+    let status = Command::new("kill").args(["-s", name, &id.to_string()]).status().unwrap();
+    assert!(status.success(), "no signal {name} to process {id}");
+}
+
+fn is_alive(id: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+    state.is_some_and(|state| state != 'Z')
+}
+
+#[test]
+fn a_process_that_hangs_is_noticed_and_all_start_again() {
+    play(account_risk::run);
+    let mut set = Set::start("a_process_that_hangs_is_noticed_and_all_start_again");
+    let children = set.children();
+    assert_eq!(children.len(), PROCESSES, "{children:?}");
+    signal("STOP", children[1]);
+    set.await_restart(&children);
+    set.await_all_output();
+    set.drain();
+    assert_eq!(judge(&set.log, &set.output()), Verdict::default());
+}
+
+#[test]
+fn each_process_that_is_killed_costs_one_restart_of_all() {
+    play(account_risk::run);
+    let mut set = Set::start("each_process_that_is_killed_costs_one_restart_of_all");
+    for victim in 0..PROCESSES {
+        let children = set.children();
+        signal("KILL", children[victim]);
+        set.await_restart(&children);
+    }
+    set.await_all_output();
+    set.drain();
+    assert_eq!(judge(&set.log, &set.output()), Verdict::default());
+}
+
+#[test]
+fn no_process_outlives_its_supervisor() {
+    play(account_risk::run);
+    let mut set = Set::start("no_process_outlives_its_supervisor");
+    let children = set.children();
+    assert_eq!(children.len(), PROCESSES, "{children:?}");
+    assert!(set.job.kill());
+    assert!(wait::soon(|| !children.iter().any(|id| is_alive(*id))), "{}", set.job.errors());
+}
