@@ -76,6 +76,7 @@ impl Conductor {
     /// Works until the job has finished or failed. The orders for either have been given then.
     pub(crate) fn run(&mut self) -> Result<Cause> {
         let pace = self.pace.clone();
+        self.fold();
         let end = loop {
             if !pace.turn(COORDINATOR) {
                 break Err(Error::unavailable("the machine has crashed"));

@@ -169,6 +169,16 @@ impl OpenPart {
     }
 }
 
+/// A run that ends well leaves nothing in progress behind. After a crash the next run does it.
+impl Drop for OpenPart {
+    fn drop(&mut self) {
+        if self.state == State::Writing && self.file.take().is_some() {
+            // What stays is never read, and removed when the job starts again.
+            let _ = std::fs::remove_file(self.path());
+        }
+    }
+}
+
 fn create(path: &Path) -> Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).open(path);
     file.map_err(|e| io_error("create", path, e))

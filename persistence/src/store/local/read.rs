@@ -38,7 +38,9 @@ pub(super) fn range(path: &Path, range: Range<u64>) -> Result<Option<Vec<u8>>> {
 }
 
 fn open(path: &Path) -> Result<Option<(File, u64)>> {
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(path);
+    // Without waiting: a pipe in the place of an object has nobody at its other end.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let file = match opened {
         Ok(file) => file,
         Err(error) if no_object(&error) => return Ok(None),
