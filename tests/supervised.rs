@@ -10,7 +10,12 @@ mod support;
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::Duration;
 
+use isochrone::ErrorKind;
+use isochrone::connectors::Callback;
+use isochrone::connectors::generator::Generator;
+use isochrone::prelude::{Checkpoint, Result, RunArgs, Summary};
 use support::child::{Job, play};
 use support::oracle::{Verdict, judge, parts};
 use support::purchases::Log;
@@ -18,6 +23,8 @@ use support::wait;
 use tempfile::TempDir;
 
 const PROCESSES: usize = 3;
+/// For a job that fails at once, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A job that follows its input, so that it runs until somebody ends it.
 struct Set {
@@ -133,4 +140,39 @@ fn no_process_outlives_its_supervisor() {
     assert_eq!(children.len(), PROCESSES, "{children:?}");
     assert!(set.job.kill());
     assert!(wait::soon(|| !children.iter().any(|id| is_alive(*id))), "{}", set.job.errors());
+}
+
+#[test]
+fn a_panic_in_one_process_stops_all_and_is_told_with_operator_and_key() {
+    let test = "a_panic_in_one_process_stops_all_and_is_told_with_operator_and_key";
+    play(|flags| panicking_job(&flags[1]));
+    let folder = TempDir::new().unwrap();
+    let flags = [folder.path().join("store").to_str().unwrap().to_owned()];
+    let started = wait::Since::now();
+    let mut job = Job::start(test, &flags, &folder.path().join("errors"));
+    let code = job.end().code();
+    assert_eq!(code, Some(i32::from(ErrorKind::User.exit_code())), "{}", job.errors());
+    for part in ["operator `sums` at key 17", "seventeen is one too many"] {
+        assert!(job.errors().contains(part), "{}", job.errors());
+    }
+    // Starting two processes is most of it.
+    assert!(started.passed() < PATIENCE, "after {:?}", started.passed());
+}
+
+/// Two processes of which the one that owns key 17 panics; without an end otherwise.
+fn panicking_job(store: &std::ffi::OsStr) -> Result<Summary> {
+    let args = RunArgs { processes: Some(2), workers: 2, ..RunArgs::default() };
+    let job = isochrone::Job::new("panicking").checkpoint(Checkpoint::dir(store));
+    job.run(args, |flow| {
+        flow.source("numbers", Generator::counting(u64::MAX, |number| number % 32).splits(4))
+            .key_by(|number| *number)
+            .state::<u64>("sums")
+            .map(|sum, number| {
+                *sum += 1;
+                assert!(number != 17 || *sum < 1_000, "seventeen is one too many");
+                *sum
+            })
+            .sink("out", Callback::new(|_: &u64| ()));
+        Ok(())
+    })
 }
