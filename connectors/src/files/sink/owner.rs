@@ -74,7 +74,11 @@ pub(super) fn take(folder: &Path, names: &Names, renamed_from: Option<&OperatorI
             Ok(()) => Ok(()),
         },
     };
-    taken.map_err(|error| io_error("create", &path, error))?;
+    match taken {
+        // A newer run of this job took the draft for a left-over; the folder is its now.
+        Err(error) if error.kind() == ErrorKind::NotFound && !draft.exists() => {}
+        taken => taken.map_err(|error| io_error("create", &path, error))?,
+    }
     folder::remove_if_there(&draft)?;
     folder::sync(folder)?;
     find(folder, names, None).map(drop)
