@@ -4,10 +4,14 @@ use std::time::Duration;
 
 use crate::time::EventTime;
 
+/// What a sender says that has nothing to read now and may get something later: others are not to
+/// wait for it. If nobody has anything to read, that is no promise.
+pub(crate) const IDLE: EventTime = EventTime(i64::MAX - 1);
+
 /// One promise for each of several senders, and the least of them.
 ///
-/// A sender's promise may fall (a worker without splits promises everything until it gets one); the
-/// combined one never does.
+/// A sender's promise may fall (one that was idle gets something to read); the combined one never
+/// does.
 #[derive(Clone, Debug)]
 pub(crate) struct Watermarks {
     senders: Vec<EventTime>,
@@ -28,7 +32,7 @@ impl Watermarks {
     pub(crate) fn update(&mut self, sender: usize, mark: EventTime) -> Option<EventTime> {
         self.senders[sender] = mark;
         let least = self.senders.iter().copied().min().unwrap_or(EventTime::MAX);
-        (least > self.combined).then(|| {
+        (least > self.combined && least != IDLE).then(|| {
             self.combined = least;
             least
         })
@@ -69,6 +73,18 @@ mod tests {
         assert_eq!(marks.update(1, EventTime(4)), None);
         assert_eq!(marks.update(0, EventTime(6)), None);
         assert_eq!(marks.update(1, EventTime(9)), Some(EventTime(6)));
+    }
+
+    #[test]
+    fn an_idle_sender_holds_nobody_back_and_promises_nothing() {
+        let mut marks = Watermarks::new(2);
+        assert_eq!(marks.update(0, IDLE), None);
+        assert_eq!(marks.update(1, IDLE), None);
+        assert_eq!(marks.update(1, EventTime(7)), Some(EventTime(7)));
+        assert_eq!(marks.update(0, EventTime(3)), None);
+        assert_eq!(marks.update(0, EventTime::MAX), None);
+        assert_eq!(marks.update(1, IDLE), None);
+        assert_eq!(marks.update(1, EventTime::MAX), Some(EventTime::MAX));
     }
 
     #[test]

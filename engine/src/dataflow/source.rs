@@ -22,7 +22,7 @@ use crate::protocol::Part;
 use crate::runtime::message::{Handover, Snapshot};
 use crate::runtime::pace::{Planted, planted};
 use crate::time::EventTime;
-use crate::watermark::SplitWatermark;
+use crate::watermark::{IDLE, SplitWatermark};
 use crate::{Error, Result};
 
 /// Records asked of a reader at a time: so many that they fit into the nearest caches on their way.
@@ -188,6 +188,9 @@ impl<S: Source> Reading<S> {
         if epoch <= caps.epoch() {
             return Ok(());
         }
+        // IMPORTANT: splits that were given before the cut was asked for belong into it, read or not.
+        // Left out, they would come back after a restart as new ones, behind the watermark.
+        self.take_splits()?;
         self.hand_over_positions(epoch)?;
         caps.lower(epoch);
         Ok(())
@@ -326,15 +329,16 @@ impl<S: Source> Reading<S> {
         Ok(())
     }
 
-    /// Passes the least promise of all open splits on, if it has changed. Without any split the
-    /// promise is everything; a split that is given later takes it back. Before the first deal
-    /// there is none: the splits of this instance may be on their way.
+    /// Passes the least promise of all open splits on, if it has changed. Without any split this
+    /// instance is idle, or has ended if none will come. Before the first deal there is no promise:
+    /// the splits of this instance may be on their way.
     fn send_mark(&mut self, caps: &Capabilities, good: &mut Good<'_, S>) {
         if self.dealt.is_none() || self.open.iter().any(|split| !split.timed) {
             return;
         }
         let least = self.open.iter().map(|split| split.watermark.mark()).min();
-        let mark = least.unwrap_or(EventTime::MAX);
+        let none = if self.dealt == Some(true) { EventTime::MAX } else { IDLE };
+        let mark = least.unwrap_or(none);
         if self.mark != Some(mark) {
             self.mark = Some(mark);
             send(good, &caps.good, Packet::local(self.site.worker, Body::Mark(mark)));

@@ -10,6 +10,9 @@ use crate::time::EventTime;
 /// Timers and expiries of one operator on one worker.
 pub struct Schedule {
     watermark: EventTime,
+    /// What may be forgotten: as the watermark, but the end of input is no reason to forget, since
+    /// more input may come in a later run.
+    forgotten: EventTime,
     /// By time, then encoded key: the order in which they fire.
     timers: BTreeSet<(EventTime, Box<[u8]>)>,
     /// Set by a firing timer for a time that has come already: for the next advance.
@@ -23,6 +26,7 @@ impl Default for Schedule {
     fn default() -> Self {
         Schedule {
             watermark: EventTime::MIN,
+            forgotten: EventTime::MIN,
             timers: BTreeSet::new(),
             deferred: Vec::new(),
             firing: false,
@@ -35,6 +39,11 @@ impl Schedule {
     /// The promise that the operator has been told: nothing older will come.
     pub fn watermark(&self) -> EventTime {
         self.watermark
+    }
+
+    /// Up to where keys may be forgotten.
+    pub(crate) fn forgotten(&self) -> EventTime {
+        self.forgotten
     }
 
     /// How many timers are set.
@@ -69,6 +78,9 @@ impl Schedule {
     /// Raises the watermark; it never falls.
     pub(crate) fn advance(&mut self, watermark: EventTime) {
         self.watermark = self.watermark.max(watermark);
+        if watermark < EventTime::MAX {
+            self.forgotten = self.forgotten.max(watermark);
+        }
         self.firing = true;
     }
 
@@ -88,7 +100,7 @@ impl Schedule {
 
     /// Up to so many keys of the first bucket, if the watermark has reached it.
     pub(crate) fn pop_expiries(&mut self, max: usize) -> Vec<KeyHash> {
-        let bucket = self.expiries.first_entry().filter(|bucket| *bucket.key() <= self.watermark);
+        let bucket = self.expiries.first_entry().filter(|bucket| *bucket.key() <= self.forgotten);
         let Some(mut bucket) = bucket else { return Vec::new() };
         let hashes = bucket.get_mut();
         let popped = hashes.split_off(hashes.len().saturating_sub(max));
@@ -101,6 +113,6 @@ impl Schedule {
     pub(crate) fn is_due(&self) -> bool {
         let timer = self.timers.first().is_some_and(|(at, _)| *at <= self.watermark);
         let bucket = self.expiries.first_key_value();
-        timer || bucket.is_some_and(|(at, _)| *at <= self.watermark)
+        timer || bucket.is_some_and(|(at, _)| *at <= self.forgotten)
     }
 }

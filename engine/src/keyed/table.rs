@@ -131,8 +131,8 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
 
     fn forget(&mut self, hash: KeyHash) {
         let Table { keyspace, logic, schedule, .. } = self;
-        let watermark = schedule.watermark();
-        let expired = |slot: &L::Slot| logic.expires_at(slot).is_some_and(|at| at <= watermark);
+        let until = schedule.forgotten();
+        let expired = |slot: &L::Slot| logic.expires_at(slot).is_some_and(|at| at <= until);
         keyspace.clear_if(hash, expired);
     }
 

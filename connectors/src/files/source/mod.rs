@@ -209,11 +209,11 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
 
     fn has_more(&self, split: &Split<FilePosition>) -> Result<bool> {
         let position = &split.position;
-        if position.end.is_some() {
-            return Ok(false);
-        }
         match std::fs::metadata(&position.path) {
-            Ok(found) => Ok(found.len() > position.offset),
+            Ok(found) => {
+                reader::check_identity(position)?;
+                Ok(position.end.is_none() && found.len() > position.offset)
+            }
             // It was read to its end; that is all one can ask of it.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(identity::unreadable(&position.path, error)),

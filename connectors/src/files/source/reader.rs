@@ -307,6 +307,16 @@ impl<F: Format> Reader<F::Item, FilePosition> for FileReader<F> {
     }
 }
 
+/// Refuses a file that is not the one that was read up to this position.
+pub(super) fn check_identity(position: &FilePosition) -> Result<()> {
+    let FilePosition { path, offset, end, file, .. } = position;
+    let found = open_blocks(path, *offset, *end, file.size)?.identity();
+    match found.digest == file.digest {
+        true => Ok(()),
+        false => Err(identity::replaced(path, *offset, file.size, found.size)),
+    }
+}
+
 fn open_blocks(path: &str, offset: u64, end: Option<u64>, size: u64) -> Result<Blocks> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && offset > 0 => {
