@@ -9,6 +9,8 @@ mod lab;
 use std::sync::Arc;
 use std::time::Duration;
 
+use isochrone::connectors::Callback;
+use isochrone::connectors::generator::Generator;
 use isochrone::ids::JobName;
 use isochrone::persistence::lineage::read_all;
 use isochrone::persistence::manifest::{Manifest, Part, Step};
@@ -182,4 +184,38 @@ fn a_checkpoint_is_taken_whenever_so_many_records_were_read() {
     // Every 10 records but the last ones, which end together with the input.
     let published = summary.checkpoints.published;
     assert!((3..=6).contains(&published), "{published} checkpoints");
+}
+
+/// A cut at the very start found workers that had not looked at their splits yet; the splits were not
+/// in the checkpoint, and came back after a restart as new ones, behind the watermark.
+#[test]
+fn the_first_checkpoint_has_all_splits_that_were_given_before_it() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let checkpoint = Checkpoint::dir(folder.path()).not_by_time().retain(9, Duration::ZERO);
+    let job = Job::new(JOB).checkpoint(checkpoint);
+    let handle = job.handle();
+    // Waits in the queue when the run begins, so that the cut comes before anything is read.
+    let asked = std::thread::spawn(move || {
+        let epoch = handle.checkpoint(None);
+        handle.stop();
+        epoch
+    });
+    let clock = Arc::new(isochrone::time::SystemClock::default());
+    job.run(quiet(3), move |flow| {
+        let numbers = Generator::counting(u64::MAX, |number| number).splits(7);
+        flow.source("numbers", numbers.per_second(100, clock.clone()))
+            .sink("out", Callback::new(|_: &u64| ()));
+        Ok(())
+    })
+    .unwrap();
+    let epoch = asked.join().unwrap().unwrap();
+    let store = LocalStore::open(folder.path()).unwrap();
+    let manifests = read_all(&store, &JobName::new(JOB).unwrap()).unwrap();
+    let manifests = manifests.into_iter().map(|found| found.manifest.unwrap());
+    let first = manifests.filter(|manifest| manifest.epoch == epoch).last().unwrap();
+    let splits = first.operators.iter().find_map(|operator| match &operator.part {
+        Part::Source { splits, .. } => Some(splits.len()),
+        _ => None,
+    });
+    assert_eq!(splits, Some(7));
 }
