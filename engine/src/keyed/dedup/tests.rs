@@ -102,3 +102,16 @@ fn without_event_time_a_sight_lasts_for_ever() {
     cluster.restart(2);
     assert!(cluster.apply(vec![("a".into(), 4)], None).is_empty());
 }
+
+/// A run that had read all its input forgot every id, and a later run on grown input took them again.
+#[test]
+fn the_end_of_input_forgets_nothing() {
+    let mut cluster = cluster(1);
+    assert_eq!(cluster.apply(vec![("a".into(), 1)], Some(5)), [1]);
+    cluster.advance(i64::MAX, usize::MAX);
+    assert_eq!(cluster.keys(), 1);
+    cluster.freeze();
+    cluster.store();
+    cluster.restart(2);
+    assert!(cluster.apply(vec![("a".into(), 2)], Some(6)).is_empty());
+}
