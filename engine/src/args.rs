@@ -31,6 +31,9 @@ pub enum OnDamage {
     Previous,
 }
 
+/// More threads than this on one machine are a slip of the pen.
+const WORKERS_MAX: u64 = 1024;
+
 /// How a job is run.
 ///
 /// ```
@@ -203,6 +206,13 @@ impl RunArgs {
         ];
         if let Some((flag, _)) = zero.iter().find(|(_, is_zero)| *is_zero) {
             return Err(Error::invalid(format!("flag `{flag}` is 0; give 1 or more")));
+        }
+        let workers = u64::from(self.workers) * u64::from(self.processes.unwrap_or(1));
+        if workers > WORKERS_MAX {
+            return Err(Error::invalid(format!(
+                "flags `--workers` and `--processes` ask for {workers} workers; give {WORKERS_MAX} \
+                 or fewer: a worker is a thread of its own"
+            )));
         }
         let none = [
             ("--checkpoint-every", self.checkpoint_every == Some(Duration::ZERO)),

@@ -58,6 +58,13 @@ fn combinations_that_contradict_are_refused() {
 }
 
 #[test]
+fn more_workers_than_anybody_means_are_refused() {
+    let many = RunArgs { workers: 300, processes: Some(4), ..RunArgs::default() };
+    assert!(refusal(&many).contains("1200 workers; give 1024"));
+    assert!(RunArgs { workers: 256, ..many }.validate().is_ok());
+}
+
+#[test]
 fn zeros_are_refused() {
     let zero = RunArgs::default();
     assert!(refusal(&RunArgs { workers: 0, ..zero.clone() }).contains("`--workers` is 0"));

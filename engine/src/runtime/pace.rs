@@ -22,6 +22,10 @@ pub(crate) trait Pace: Send + Sync + 'static {
 
 /// Bugs of the protocol that a simulation can switch on, to show that it would find them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    not(feature = "testing"),
+    expect(unreachable_pub, reason = "`testing` exports it; without, nothing names it")
+)]
 pub enum Planted {
     /// The uploader acknowledges a part of the state before it is durable.
     AckBeforeDurable,
