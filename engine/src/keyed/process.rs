@@ -59,7 +59,8 @@ pub trait Process<K: Key, T: Record>: 'static {
         record: T,
     ) -> impl IntoIterator<Item = Self::Out>;
 
-    /// A timer of the key is due: `cx.now` is the time that it was set for.
+    /// A timer of the key is due: `cx.now` is the time that it was set for. When all input has ended, the
+    /// timers that are left fire, in order; input that comes in a later run does not take that back.
     fn on_timer(&self, cx: Context<'_, K, Self::State>) -> impl IntoIterator<Item = Self::Out>;
 }
 
