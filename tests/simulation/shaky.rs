@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use isochrone::connector::{Committer, Prepare, Readiness, Sink, SinkContext, Writer};
+use isochrone::connector::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
 use isochrone::ids::Epoch;
 use isochrone::testing::Random;
 use isochrone::{Error, Result};
@@ -83,9 +83,9 @@ impl<T: 'static, E: Send + 'static> Writer<T, E> for Around<Box<dyn Writer<T, E>
 }
 
 impl<E: Send + 'static> Committer<E> for Around<Box<dyn Committer<E>>> {
-    fn recover(&mut self, pending: Vec<E>, fresh: bool) -> Result<()> {
+    fn recover(&mut self, recovery: Recovery<E>) -> Result<Vec<String>> {
         let Around { inner, chance } = self;
-        chance.attempt(|| inner.recover(pending, fresh))
+        chance.attempt(|| inner.recover(recovery))
     }
 
     fn commit(&mut self, effects: &[E]) -> Result<()> {

@@ -1,6 +1,6 @@
 //! What the last checkpoint holds, read back from its segments as any tool could.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use isochrone::Result;
 use isochrone::ids::JobName;
@@ -19,7 +19,8 @@ pub(crate) struct Left {
     pub(crate) sums: BTreeMap<u16, Sum>,
     pub(crate) counts: BTreeMap<Counted, u64>,
     pub(crate) windows: usize,
-    pub(crate) ids: usize,
+    /// Ids that are remembered: the end of input forgets none.
+    pub(crate) ids: BTreeSet<u64>,
     /// Whether the checkpoint says that all input was read.
     pub(crate) finished: bool,
 }
@@ -39,11 +40,12 @@ impl Left {
         let counts = rows("counts")?
             .into_iter()
             .map(|(k, v)| (decode(key_of(&k)).unwrap(), decode(&v).unwrap()));
+        let ids = rows("ids")?.into_iter().map(|(k, _)| decode(key_of(&k)).unwrap());
         Ok(Left {
             sums: sums.collect(),
             counts: counts.collect(),
             windows: rows("windows")?.len(),
-            ids: rows("ids")?.len(),
+            ids: ids.collect(),
             finished: manifest.finished,
         })
     }
