@@ -97,7 +97,7 @@ impl Total {
 
     fn print(&self) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        println!(
+        eprintln!(
             "{} seeds: {} runs, {} crashes, {} stopped, {} failed, {} steps, {} checkpoints, {} replays",
             get(&self.seeds),
             get(&self.runs),
@@ -115,7 +115,7 @@ fn check(seed: u64, total: &Total) -> Result<(), String> {
     let (report, end) = live(seed, None);
     total.add(&report);
     end.map_err(|found| format!("{found}\n{report:?}"))?;
-    if seed % REPLAY_ONE_IN == 0 {
+    if seed.is_multiple_of(REPLAY_ONE_IN) {
         total.replays.fetch_add(1, Ordering::Relaxed);
         let again = live(seed, None).0;
         if again.trace != report.trace {
@@ -133,7 +133,7 @@ fn check(seed: u64, total: &Total) -> Result<(), String> {
 fn output_and_state_equal_the_twins_after_any_crashes() {
     let total = Total::default();
     if let Some(seed) = number_of("SEED") {
-        println!("SEED={seed}");
+        eprintln!("SEED={seed}");
         if let Err(found) = check(seed, &total) {
             panic!("SEED={seed}: {found}");
         }
@@ -152,7 +152,7 @@ fn output_and_state_equal_the_twins_after_any_crashes() {
                         return;
                     }
                     if let Err(found) = check(seed, &total) {
-                        println!("SEED={seed} cargo test --features testing --test simulation");
+                        eprintln!("SEED={seed} cargo test --features testing --test simulation");
                         failed.lock().unwrap().push((seed, found));
                     }
                 }
@@ -173,7 +173,7 @@ fn seeds_to_find(bug: Planted) -> u64 {
     for seed in 1..=SEEDS_TO_FIND_MAX {
         if let (_, Err(found)) = live(seed, Some(bug)) {
             let found: String = found.chars().take(200).collect();
-            println!("{bug:?} was found after {seed} seeds: {found}");
+            eprintln!("{bug:?} was found after {seed} seeds: {found}");
             return seed;
         }
     }
