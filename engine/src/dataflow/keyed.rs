@@ -178,7 +178,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
 
     fn advance_snapshot(&mut self) {
         let Some(epoch) = self.snapshot else { return };
-        let clock = self.site.control.clock().clone();
+        let clock = self.site.control.clock();
         let started = clock.monotonic_us();
         let done = self.table.snapshot_step(SNAPSHOT_KEYS_PER_TURN);
         self.site.control.note_pause(clock.monotonic_us() - started);

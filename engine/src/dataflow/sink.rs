@@ -39,7 +39,6 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
     let mut input = builder.new_input(input, Pipeline);
     let mut operator = Writing {
         site: site.clone(),
-        id: id.as_str().to_owned(),
         part,
         gate: Gate::new(site.start),
         writer: sink.writer(&context)?,
@@ -48,6 +47,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         full: false,
         written: None,
     };
+    let (control, place) = (site.control.clone(), format!("sink `{id}`"));
     builder.build(move |_| {
         move |frontiers| {
             input.for_each(|capability, packet| {
@@ -55,9 +55,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
                 operator.gate.arrive(Held { epoch, hold: (), packet: std::mem::take(packet) });
             });
             operator.gate.observe(operator.site.control.triggered(), &frontiers[0]);
-            let site = operator.site.clone();
-            let id = operator.id.clone();
-            guarded(&site.control, &format!("sink `{id}`"), || operator.turn());
+            guarded(&control, &place, || operator.turn());
         }
     });
     Ok(())
@@ -65,7 +63,6 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
 
 struct Writing<T, E> {
     site: Site,
-    id: String,
     part: Part,
     gate: Gate<(), T>,
     writer: Box<dyn Writer<T, E>>,

@@ -52,15 +52,14 @@ pub(crate) fn source<'s, S: Source>(
     let mut good = OutputBuilder::<u64, Packets<S::Item>>::from(good);
     let mut bad = OutputBuilder::<u64, Packets<Malformed>>::from(bad);
     let mut operator = Reading::new(site, source, id, part, activator, dead_letters);
+    let (control, place) = (site.control.clone(), format!("source `{id}`"));
     builder.build(move |capabilities| {
         let mut capabilities = Capabilities::new(capabilities, operator.site.start);
         move |_| {
-            let site = operator.site.clone();
-            if site.control.is_over() {
+            if control.is_over() {
                 return;
             }
-            let place = format!("source `{}`", operator.id);
-            guarded(&site.control, &place, || {
+            guarded(&control, &place, || {
                 operator.turn(&mut capabilities, &mut good.activate(), &mut bad.activate())
             });
         }
