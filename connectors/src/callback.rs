@@ -94,17 +94,11 @@ mod tests {
     use std::cell::Cell;
 
     use isochrone_engine::connector::{Recovery, SinkContext};
-    use isochrone_engine::ids::{Generation, JobName, OperatorId, Worker};
 
     use super::*;
 
     fn context() -> SinkContext {
-        SinkContext {
-            job: JobName::new("job").unwrap(),
-            operator: OperatorId::new("out").unwrap(),
-            generation: Generation(1),
-            worker: Worker(0),
-        }
+        SinkContext::alone("job", "out", 1, 0).unwrap()
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::fmt::Debug;
 
 use isochrone_engine::ErrorKind;
 use isochrone_engine::connector::{Committer, Recovery, Sink, SinkContext, Writer};
-use isochrone_engine::ids::{Epoch, Generation, JobName, OperatorId, Worker};
+use isochrone_engine::ids::Epoch;
 
 /// Checks a sink against the contract of [`Sink`]; panics, saying what is broken.
 ///
@@ -230,12 +230,7 @@ where
 }
 
 fn context(generation: u64, worker: u32) -> SinkContext {
-    SinkContext {
-        job: JobName::new("conformance").expect("a legal name"),
-        operator: OperatorId::new("sink").expect("a legal name"),
-        generation: Generation(generation),
-        worker: Worker(worker),
-    }
+    SinkContext::alone("conformance", "sink", generation, worker).expect("legal names")
 }
 
 /// What a checkpoint keeps of an effect.

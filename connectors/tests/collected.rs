@@ -5,15 +5,10 @@
 use isochrone_connectors::{Collected, check_sink};
 use isochrone_engine::ErrorKind;
 use isochrone_engine::connector::{Sink, SinkContext};
-use isochrone_engine::ids::{Epoch, Generation, JobName, OperatorId, Worker};
+use isochrone_engine::ids::Epoch;
 
 fn context(generation: u64) -> SinkContext {
-    SinkContext {
-        job: JobName::new("job").unwrap(),
-        operator: OperatorId::new("out").unwrap(),
-        generation: Generation(generation),
-        worker: Worker(3),
-    }
+    SinkContext::alone("job", "out", generation, 3).unwrap()
 }
 
 #[test]

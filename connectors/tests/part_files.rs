@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use isochrone_connectors::check_sink;
 use isochrone_connectors::files::{PartFiles, PartSink, PreparedPart};
 use isochrone_engine::connector::{Committer, Recovery, Sink, SinkContext, Writer};
-use isochrone_engine::ids::{Epoch, Generation, JobName, OperatorId, Worker};
+use isochrone_engine::ids::{Epoch, OperatorId};
 use isochrone_engine::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
@@ -23,12 +23,7 @@ type PartWriter<T> = Box<dyn Writer<T, PreparedPart>>;
 type PartCommitter = Box<dyn Committer<PreparedPart>>;
 
 fn context(generation: u64, worker: u32) -> SinkContext {
-    SinkContext {
-        job: JobName::new("job").unwrap(),
-        operator: OperatorId::new("out").unwrap(),
-        generation: Generation(generation),
-        worker: Worker(worker),
-    }
+    SinkContext::alone("job", "out", generation, worker).unwrap()
 }
 
 fn text(folder: &Path) -> PartSink<String> {

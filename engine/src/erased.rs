@@ -46,6 +46,7 @@ impl<S: Source> AnySource for ErasedSource<S> {
 /// A sink, to commit what was prepared.
 pub(crate) trait AnySink {
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>>;
+    fn describe(&self, effect: &Value) -> String;
 }
 
 pub(crate) struct ErasedSink<S>(pub(crate) Rc<S>);
@@ -53,6 +54,13 @@ pub(crate) struct ErasedSink<S>(pub(crate) Rc<S>);
 impl<S: Sink> AnySink for ErasedSink<S> {
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>> {
         Ok(Box::new(ErasedCommitter { inner: self.0.committer(context)? }))
+    }
+
+    fn describe(&self, effect: &Value) -> String {
+        match serde_json::from_value(effect.clone()) {
+            Ok(effect) => S::describe(&effect),
+            Err(_) => format!("written by another kind of sink: {effect}"),
+        }
     }
 }
 

@@ -217,6 +217,14 @@ impl Plan {
 }
 
 impl Plan {
+    /// The sink that goes on with what `id` left.
+    pub(crate) fn sink_of(&self, id: &OperatorId) -> Option<&Rc<dyn AnySink>> {
+        match &self.operators[self.successor_of(id)?].role {
+            Role::Sink(sink) => Some(sink),
+            _ => None,
+        }
+    }
+
     /// The operator that goes on with what `id` left: it has that id, or replaces it.
     pub(crate) fn successor_of(&self, id: &OperatorId) -> Option<usize> {
         self.index_of(id).or_else(|| {

@@ -101,6 +101,8 @@ pub struct RestoreReport {
     pub positions: Vec<String>,
     /// Newer checkpoints that were passed over because they are damaged.
     pub passed_over: Vec<String>,
+    /// Output that the checkpoint named and that may not have been visible: it is now.
+    pub pending: Vec<String>,
     /// What sinks found and did: output taken out of sight because it will be written again,
     /// output that a consumer has taken already.
     pub set_aside: Vec<String>,
@@ -128,6 +130,9 @@ impl fmt::Display for RestoreReport {
         }
         for line in &self.set_aside {
             write!(f, "\n  {line}")?;
+        }
+        for line in &self.pending {
+            write!(f, "\n  pending output: {line}")?;
         }
         for line in &self.operators {
             write!(f, "\n  {line}")?;

@@ -14,6 +14,7 @@ pub mod paths;
 pub mod restore;
 pub mod segment;
 pub mod store;
+pub mod write_ahead;
 
 pub use error::{Error, ErrorKind, Result};
 pub use store::{Created, SharedStore, Store};

@@ -31,6 +31,10 @@ pub struct Manifest {
     pub generation: Generation,
     /// Random, fresh for each manifest: how a writer recognises its own.
     pub nonce: String,
+    /// The nonce of the first claim that this history goes back to: tells two jobs of one name
+    /// apart. `None` if an early version of the library wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<String>,
     /// Digest of the encoded predecessor, or `None` for the first of a job.
     pub predecessor: Option<String>,
     /// Claim or checkpoint.
@@ -57,6 +61,19 @@ pub struct Manifest {
     pub operators: Vec<Operator>,
     /// Logs of in-flight records (unaligned checkpoints only).
     pub in_flight: Vec<Segment>,
+}
+
+impl Manifest {
+    /// Output that it keeps in the write-ahead, with the sink that it is of.
+    pub fn outputs(&self) -> impl Iterator<Item = (&OperatorId, &Kept)> {
+        self.operators.iter().flat_map(|operator| {
+            let pending = match &operator.part {
+                Part::Sink { pending } => pending.as_slice(),
+                Part::Source { .. } | Part::State { .. } => &[],
+            };
+            pending.iter().flat_map(|pending| &pending.kept).map(|kept| (&operator.id, kept))
+        })
+    }
 }
 
 /// Why a manifest was written.
@@ -132,6 +149,20 @@ pub struct Pending {
     pub epoch: Epoch,
     /// What commits it, in the connector's own terms.
     pub effect: Value,
+    /// Objects that must be there to commit it: kept as long as this manifest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<Kept>,
+}
+
+/// Reference to an immutable object of output in the write-ahead, with what proves it intact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Name of the object in the store.
+    pub name: String,
+    /// Its length in bytes.
+    pub bytes: u64,
+    /// BLAKE3 digest of the whole object, in hex.
+    pub digest: String,
 }
 
 /// Reference to an immutable data object, with what proves it intact.

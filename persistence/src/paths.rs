@@ -51,6 +51,26 @@ pub struct DataName {
     pub generation: Generation,
     /// Sixteen hex digits, so that a name is never used twice.
     pub random: String,
+    /// What is in it.
+    pub kind: DataKind,
+}
+
+/// What a data object holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DataKind {
+    /// Rows of state, or records in flight.
+    Segment,
+    /// Output of a sink that is not visible yet.
+    Output,
+}
+
+impl DataKind {
+    fn suffix(self) -> &'static str {
+        match self {
+            DataKind::Segment => ".seg",
+            DataKind::Output => ".out",
+        }
+    }
 }
 
 impl DataName {
@@ -60,9 +80,10 @@ impl DataName {
         operator: &OperatorId,
         worker: Worker,
         generation: Generation,
+        kind: DataKind,
     ) -> Result<Self> {
         let random = random_hex::<8>()?;
-        Ok(DataName { epoch, operator: operator.clone(), worker, generation, random })
+        Ok(DataName { epoch, operator: operator.clone(), worker, generation, random, kind })
     }
 }
 
@@ -93,8 +114,9 @@ pub fn latest(job: &JobName) -> String {
 
 /// Name of a data object.
 pub fn data(job: &JobName, name: &DataName) -> String {
-    let DataName { epoch, operator, worker, generation, random } = name;
-    format!("{}{epoch:020}/{operator}-{worker}-{generation}-{random}.seg", data_objects(job))
+    let DataName { epoch, operator, worker, generation, random, kind } = name;
+    let (folder, suffix) = (data_objects(job), kind.suffix());
+    format!("{folder}{epoch:020}/{operator}-{worker}-{generation}-{random}{suffix}")
 }
 
 /// Prefix of all data objects of a job.
@@ -126,7 +148,9 @@ fn parse_object(rest: &str) -> Option<Object> {
 /// An operator id may hold `-`, so the parts are taken from the right.
 fn parse_data(rest: &str) -> Option<DataName> {
     let (epoch, file) = rest.split_once('/')?;
-    let mut parts = file.strip_suffix(".seg")?.rsplitn(4, '-');
+    let named = |kind: DataKind| Some((file.strip_suffix(kind.suffix())?, kind));
+    let (stem, kind) = named(DataKind::Segment).or_else(|| named(DataKind::Output))?;
+    let mut parts = stem.rsplitn(4, '-');
     let random = parts.next()?.to_owned();
     let generation = Generation(parts.next()?.parse().ok()?);
     let worker = Worker(parts.next()?.parse().ok()?);
@@ -135,7 +159,8 @@ fn parse_data(rest: &str) -> Option<DataName> {
     if random.len() != 16 || !random.bytes().all(hex) {
         return None;
     }
-    Some(DataName { epoch: Epoch(epoch.parse().ok()?), operator, worker, generation, random })
+    let epoch = Epoch(epoch.parse().ok()?);
+    Some(DataName { epoch, operator, worker, generation, random, kind })
 }
 
 fn format_object(job: &JobName, object: &Object) -> String {

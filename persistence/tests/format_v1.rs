@@ -23,6 +23,7 @@ fn written() -> Manifest {
         worker: Worker(1),
         epoch: Epoch(5),
         effect: serde_json::json!({ "rename": ["part-5.tmp", "part-5.csv"] }),
+        kept: Vec::new(),
     };
     let state = Part::State {
         version: StateVersion(2),
@@ -36,6 +37,7 @@ fn written() -> Manifest {
         sequence: Sequence(7),
         generation: Generation(3),
         nonce: "00112233445566778899aabbccddeeff".to_owned(),
+        origin: None,
         predecessor: Some(manifest::digest_of(b"the one before")),
         step: Step::Checkpoint,
         epoch: Epoch(5),
@@ -73,6 +75,7 @@ fn reference() -> Segment {
         worker: Worker(1),
         generation: Generation(3),
         random: "0123456789abcdef".to_owned(),
+        kind: paths::DataKind::Segment,
     };
     segment::reference(paths::data(&writer().job, &name), SEGMENT, &writer())
 }

@@ -7,7 +7,9 @@
 mod sink;
 mod source;
 
-pub use sink::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
+pub use isochrone_persistence::manifest::Kept;
+pub use isochrone_persistence::write_ahead::WriteAhead;
+pub use sink::{Committer, Prepare, Readiness, Recovery, RunContext, Sink, SinkContext, Writer};
 pub use source::{
     Batch, Discovery, Malformed, OnMalformed, Poll, Reader, Source, SourceExt, Split, Timed,
     WithPolicy,

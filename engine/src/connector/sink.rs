@@ -4,7 +4,14 @@
 //! checkpoint that ends the epoch exists, is named in it, and becomes visible (*committed*) only
 //! afterwards, by whoever holds the proof that the checkpoint exists.
 
+use std::sync::Arc;
+
+use isochrone_persistence::SharedStore;
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
+use isochrone_persistence::lineage::Fence;
+use isochrone_persistence::manifest::Kept;
+use isochrone_persistence::store::memory::MemoryStore;
+use isochrone_persistence::write_ahead::WriteAhead;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -24,6 +31,17 @@ pub trait Sink: 'static {
 
     /// What commits effects; lives on a background thread, one per process.
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn Committer<Self::Effect>>>;
+
+    /// What the effect needs of the write-ahead ([`RunContext::write_ahead`]) to be committed: it is
+    /// kept as long as a checkpoint names the effect.
+    fn kept(_effect: &Self::Effect) -> Vec<Kept> {
+        Vec::new()
+    }
+
+    /// The effect in a line, for people.
+    fn describe(effect: &Self::Effect) -> String {
+        serde_json::to_string(effect).unwrap_or_else(|error| format!("not readable: {error}"))
+    }
 }
 
 /// Who asks.
@@ -37,6 +55,60 @@ pub struct SinkContext {
     pub generation: Generation,
     /// The worker that writes; for a committer, the first worker of its process.
     pub worker: Worker,
+    /// What is the same for all sinks of a process.
+    pub run: Arc<RunContext>,
+}
+
+impl SinkContext {
+    /// The context of a sink in a run of one process on a store in memory: for tests of sinks.
+    ///
+    /// ```
+    /// use isochrone_engine::connector::SinkContext;
+    /// let context = SinkContext::alone("risk", "alerts", 1, 0)?;
+    /// assert_eq!(context.operator.as_str(), "alerts");
+    /// context.run.fence.check()?;
+    /// # Ok::<(), isochrone_engine::Error>(())
+    /// ```
+    pub fn alone(job: &str, operator: &str, generation: u64, worker: u32) -> Result<SinkContext> {
+        let (job, generation) = (JobName::new(job)?, Generation(generation));
+        let store = Arc::new(MemoryStore::default());
+        Ok(SinkContext {
+            operator: OperatorId::new(operator)?,
+            generation,
+            worker: Worker(worker),
+            run: Arc::new(RunContext::alone(store, &job, generation)),
+            job,
+        })
+    }
+}
+
+/// What a sink may use of the run that it is in.
+#[derive(Debug)]
+pub struct RunContext {
+    /// What tells the job from another of the same name in another store: random, and the same in
+    /// every run.
+    pub origin: String,
+    /// This process, from 0.
+    pub process: u32,
+    /// The number of processes.
+    pub processes: u32,
+    /// Where output is kept that must be durable before it is visible.
+    pub write_ahead: WriteAhead,
+    /// The question whether a newer run has taken over.
+    pub fence: Fence,
+}
+
+impl RunContext {
+    /// The run as the one process of job `job` on `store` sees it.
+    pub(crate) fn alone(store: SharedStore, job: &JobName, generation: Generation) -> RunContext {
+        RunContext {
+            origin: "alone".to_owned(),
+            process: 0,
+            processes: 1,
+            write_ahead: WriteAhead::new(store.clone(), job.clone(), generation),
+            fence: Fence::new(store, job.clone(), generation),
+        }
+    }
 }
 
 /// Takes records on a worker's thread.

@@ -1,6 +1,7 @@
 //! A sink instance: packets through the gate to a writer; an epoch's output is prepared at its cut.
 
 use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
+use isochrone_persistence::manifest::Kept;
 use serde_json::Value;
 use timely::dataflow::channels::pact::Pipeline;
 use timely::dataflow::operators::generic::builder_rc::OperatorBuilder;
@@ -13,7 +14,7 @@ use super::pressure::Valve;
 use super::worker::{Site, guarded};
 use crate::Result;
 use crate::connector::{Prepare, Readiness, Sink, SinkContext, Writer};
-use crate::protocol::Part;
+use crate::protocol::{Part, Prepared};
 use crate::record::Record;
 use crate::runtime::message::{Handover, Snapshot};
 
@@ -33,6 +34,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         operator: id.clone(),
         generation: site.generation,
         worker: Worker(site.worker),
+        run: site.run.clone(),
     };
     let mut builder = OperatorBuilder::new(id.as_str().to_owned(), input.scope());
     let activator = input.scope().activator_for(builder.operator_info().address);
@@ -42,6 +44,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         part,
         gate: Gate::new(site.start),
         writer: sink.writer(&context)?,
+        kept: S::kept,
         valve: site.pressure.valve(),
         activator,
         full: false,
@@ -66,6 +69,7 @@ struct Writing<T, E> {
     part: Part,
     gate: Gate<(), T>,
     writer: Box<dyn Writer<T, E>>,
+    kept: fn(&E) -> Vec<Kept>,
     valve: Valve,
     activator: Activator,
     full: bool,
@@ -105,9 +109,13 @@ impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
     fn prepare(&mut self, cut: Epoch) -> Result<()> {
         let epoch = self.written.take().unwrap_or(Epoch(cut.0 - 1));
         let mut prepare = self.writer.prepare(epoch)?;
-        let erased: Prepare<Value> = Box::new(move || {
-            let effect = prepare()?;
-            effect.map(|effect| to_value(&effect)).transpose()
+        let kept = self.kept;
+        let erased: Prepare<Prepared> = Box::new(move || {
+            let prepared = |effect: &E| {
+                let kept = kept(effect);
+                to_value(effect).map(|effect| Prepared { effect, kept })
+            };
+            prepare()?.as_ref().map(prepared).transpose()
         });
         let snapshot = Snapshot::Sink { prepare: erased };
         self.site.control.hand_over(Handover::Part { part: self.part, epoch: cut, snapshot });

@@ -9,12 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isochrone_persistence::ids::{Epoch, Generation, JobName};
+use isochrone_persistence::store::memory::MemoryStore;
 use timely::WorkerConfig;
 use timely::communication::{Allocator, AllocatorBuilder};
 use timely::scheduling::Activator;
 use timely::worker::Worker;
 
 use super::pressure::Pressure;
+use crate::connector::RunContext;
 use crate::flow::{Flow, Plan};
 use crate::runtime::control::Control;
 use crate::runtime::pace::{Free, Pace};
@@ -37,6 +39,7 @@ pub(crate) struct Site {
     pub(crate) groups: u16,
     pub(crate) control: Arc<Control>,
     pub(crate) restored: Arc<Restored>,
+    pub(crate) run: Arc<RunContext>,
     pub(crate) pressure: Pressure,
     pub(crate) pace: Arc<dyn Pace>,
 }
@@ -50,6 +53,7 @@ pub(crate) struct Run {
     pub(crate) groups: u16,
     pub(crate) control: Arc<Control>,
     pub(crate) restored: Arc<Restored>,
+    pub(crate) context: Arc<RunContext>,
     pub(crate) pace: Arc<dyn Pace>,
 }
 
@@ -72,6 +76,11 @@ pub(crate) fn plan(
             groups,
             control: Arc::new(Control::new(Epoch(0), handover, clock.clone())),
             restored: Arc::default(),
+            context: Arc::new(RunContext::alone(
+                Arc::new(MemoryStore::default()),
+                job,
+                Generation(0),
+            )),
             pace: Arc::new(Free),
         };
         let flow = Flow::new(scope, run.site(0, 1), true);
@@ -162,6 +171,7 @@ impl Run {
             groups: self.groups,
             control: self.control.clone(),
             restored: self.restored.clone(),
+            run: self.context.clone(),
             pressure: Pressure::default(),
             pace: self.pace.clone(),
         }

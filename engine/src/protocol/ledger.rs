@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use isochrone_persistence::ids::{Epoch, OperatorId, StateVersion, Worker};
-use isochrone_persistence::manifest::{self, Pending, Segment, Split};
+use isochrone_persistence::manifest::{self, Kept, Pending, Segment, Split};
 use isochrone_persistence::{Error, Result};
 use serde_json::Value;
 
@@ -34,8 +34,23 @@ pub enum Content {
     /// Of a sink instance: output written since its last one, if any.
     Sink {
         /// `None`: nothing written.
-        pending: Option<Value>,
+        pending: Option<Prepared>,
     },
+}
+
+/// Output that was made durable and is still to be made visible.
+#[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Prepared {
+    /// What commits it, in the connector's own terms.
+    pub effect: Value,
+    /// What must be in the write-ahead to commit it.
+    pub kept: Vec<Kept>,
+}
+
+impl From<Value> for Prepared {
+    fn from(effect: Value) -> Prepared {
+        Prepared { effect, kept: Vec::new() }
+    }
 }
 
 /// The ledger of one run.
@@ -101,7 +116,7 @@ enum Entries {
     Sink {
         /// Of the runs before.
         restored: Vec<Pending>,
-        pending: BTreeMap<(Epoch, Worker), Value>,
+        pending: BTreeMap<(Epoch, Worker), Prepared>,
     },
 }
 
@@ -269,10 +284,11 @@ impl Account {
             },
             Entries::Sink { restored, pending } => {
                 let mut all = restored.clone();
-                all.extend(pending.iter().map(|((epoch, worker), effect)| Pending {
+                all.extend(pending.iter().map(|((epoch, worker), prepared)| Pending {
                     worker: *worker,
                     epoch: *epoch,
-                    effect: effect.clone(),
+                    effect: prepared.effect.clone(),
+                    kept: prepared.kept.clone(),
                 }));
                 manifest::Part::Sink { pending: all }
             }

@@ -10,5 +10,5 @@ pub mod participant;
 pub(crate) use coordinator::{
     Action, Cause, Coordinator, Event, Kind, Part, Plan, Settings, Status,
 };
-pub(crate) use ledger::{Content, Ledger, Run};
+pub(crate) use ledger::{Content, Ledger, Prepared, Run};
 pub(crate) use participant::{Arrival, Mode, Participant, Step};

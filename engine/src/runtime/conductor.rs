@@ -17,6 +17,7 @@ use super::message::{Order, Progress, Report};
 use super::pace::{COORDINATOR, Pace, Planted, planted};
 use super::splits::Splits;
 use super::tally::Tally;
+use crate::connector::RunContext;
 use crate::protocol::{Action, Cause, Coordinator, Event, Ledger};
 use crate::time::SharedClock;
 
@@ -25,6 +26,8 @@ const WAIT: Duration = Duration::from_millis(5);
 /// How often to ask the store what became of a manifest, and how long to wait in between.
 const RESOLVES_MAX: u32 = 5;
 const RESOLVE_AFTER: Duration = Duration::from_millis(200);
+/// How often a run without checkpoints asks whether another has taken over.
+const ASK_OVERTAKEN_MS: u64 = 5_000;
 
 /// Something that concerns the coordinator.
 pub(crate) enum Call {
@@ -57,6 +60,9 @@ pub(crate) struct Conductor {
     pub(crate) tally: Tally,
     pub(crate) inbox: Receiver<Call>,
     pub(crate) orders: Orders,
+    pub(crate) context: Arc<RunContext>,
+    /// When it was last asked whether another run has taken over.
+    pub(crate) overtaken_asked_ms: u64,
     /// What this process' own workers say of themselves.
     pub(crate) local: Arc<Control>,
     pub(crate) clock: SharedClock,
@@ -117,8 +123,26 @@ impl Conductor {
             end = end.or(self.tell(event)?);
         }
         self.splits.discover_if_due(now_ms, &self.orders)?;
+        self.check_overtaken_if_due(now_ms)?;
         self.tally.show(now_ms, &self.coordinator.status());
         Ok(end)
+    }
+
+    /// A run that publishes finds out that it was overtaken; one that has nothing to publish asks.
+    /// In a simulation nothing happens beside its plan.
+    fn check_overtaken_if_due(&mut self, now_ms: u64) -> Result<()> {
+        if now_ms < self.overtaken_asked_ms + ASK_OVERTAKEN_MS || !self.pace.parks() {
+            return Ok(());
+        }
+        self.overtaken_asked_ms = now_ms;
+        match self.context.fence.check() {
+            Err(error) if error.kind() == ErrorKind::Fenced => Err(error),
+            Err(error) => {
+                tracing::debug!(%error, "could not ask whether another run has taken over");
+                Ok(())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 
     /// Books a call and says what it means to the protocol.
@@ -250,6 +274,7 @@ impl Conductor {
         self.owes = owes_output(&checkpoint.operators);
         let published = self.publish_surely(checkpoint)?;
         self.ledger.published(epoch);
+        self.overtaken_asked_ms = self.clock.monotonic_ms();
         self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());
         Ok(published)
     }

@@ -41,6 +41,8 @@ impl Ready {
         let (listener, address) = listener;
         link.send(&Upward::Listening { address }.encode())?;
         let start = await_start(&received)?;
+        let seat = (me.process, me.processes);
+        let context = self.context(&start.origin, start.generation, seat);
         let membership = Membership {
             job: self.name.clone(),
             generation: start.generation,
@@ -49,6 +51,7 @@ impl Ready {
             first_worker: me.process * me.workers,
             workers: me.workers,
             store: self.store.clone(),
+            context,
             clock: self.clock.clone(),
             pace: Arc::new(Free),
         };

@@ -85,11 +85,11 @@ impl Company {
 }
 
 /// The start of a run: how far it is set up.
-struct Setting {
+pub(super) struct Setting {
     membership: Membership,
-    taken: Takeover,
+    pub(super) taken: Takeover,
     restore: RestoreReport,
-    operators: Vec<manifest::Operator>,
+    pub(super) operators: Vec<manifest::Operator>,
 }
 
 impl Ready {
@@ -118,8 +118,9 @@ impl Ready {
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
         let started_ms = self.clock.monotonic_ms();
-        let setting = self.set(workers, pace.clone())?;
-        let total = workers * company.as_ref().map_or(1, |company| company.me.processes);
+        let processes = company.as_ref().map_or(1, |company| company.me.processes);
+        let setting = self.set(workers, processes, pace.clone())?;
+        let total = workers * processes;
         let calls = self.calls.0.clone();
         let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
         let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
@@ -154,6 +155,8 @@ impl Ready {
             tally: Tally::new(self.quiet, restore, loading, now_ms),
             inbox: self.calls.1.clone(),
             orders,
+            context: membership.context.clone(),
+            overtaken_asked_ms: now_ms,
             local: process.control.clone(),
             clock: self.clock.clone(),
             retain: self.retain,
@@ -174,21 +177,26 @@ impl Ready {
     }
 
     /// Takes the job over; from here on no older run can publish or commit.
-    fn set(&self, workers: u32, pace: Arc<dyn Pace>) -> Result<Setting> {
+    pub(super) fn set(&self, workers: u32, processes: u32, pace: Arc<dyn Pace>) -> Result<Setting> {
         let (plan, declared, policy) = (&self.plan, &self.declared, &self.policy);
         let taken = takeover::take_over(&self.store, plan, declared, policy, &self.clock)?;
+        let generation = taken.lineage.generation();
+        let context = self.context(taken.lineage.origin(), generation, (0, processes));
         let membership = Membership {
             job: self.name.clone(),
-            generation: taken.lineage.generation(),
+            generation,
             start: taken.epoch(),
             groups: self.declared.key_groups,
             first_worker: 0,
             workers,
             store: self.store.clone(),
+            context,
             clock: self.clock.clone(),
             pace,
         };
-        let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
+        let (mut restore, operators) = (restore_report(&taken), taken.operators_of(plan));
+        let pending = self.pending_of(&operators);
+        restore.pending = pending.iter().map(ToString::to_string).collect();
         Ok(Setting { membership, taken, restore, operators })
     }
 
@@ -206,7 +214,10 @@ impl Ready {
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
-    fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers, Vec<String>)> {
+    pub(super) fn recover_sinks(
+        &self,
+        setting: &Setting,
+    ) -> Result<(Ledger, Committers, Vec<String>)> {
         let Setting { membership, taken, .. } = setting;
         let mut ledger = Ledger::restore(setting.operators.clone());
         let mut committers = membership.committers(&self.plan)?;
@@ -239,6 +250,7 @@ impl Ready {
             token: token.clone(),
             addresses: addresses.clone(),
             generation: membership.generation,
+            origin: membership.context.origin.clone(),
             epoch: membership.start,
             from: taken.from.clone(),
         };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crossbeam_channel::{Receiver, Sender};
 use isochrone_persistence::ids::{Generation, JobName, OperatorId};
 use isochrone_persistence::manifest::Segment;
-use isochrone_persistence::paths::{self, DataName};
+use isochrone_persistence::paths::{self, DataKind, DataName};
 use isochrone_persistence::restore;
 use isochrone_persistence::segment::{self, Identity, Tombstones};
 use isochrone_persistence::{Result, SharedStore};
@@ -76,7 +76,8 @@ impl Merger {
             worker: last.worker,
         };
         let bytes = segment::merge(&loaded, &identity, task.tombstones);
-        let name = DataName::fresh(last.epoch, &task.id, last.worker, self.generation)?;
+        let name =
+            DataName::fresh(last.epoch, &task.id, last.worker, self.generation, DataKind::Segment)?;
         let base = segment::reference(paths::data(&self.job, &name), &bytes, &identity);
         self.store.put(&base.name, &bytes)?;
         let replaced = task.segments.iter().map(|segment| segment.name.clone()).collect();

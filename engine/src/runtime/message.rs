@@ -6,10 +6,9 @@ use isochrone_persistence::manifest;
 use isochrone_persistence::segment::Rows;
 use isochrone_persistence::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use crate::connector::Prepare;
-use crate::protocol::{Content, Part};
+use crate::protocol::{Content, Part, Prepared};
 
 /// From a worker or the coordinator to the thread that talks to the store and to sinks' targets.
 pub(crate) enum Handover {
@@ -29,7 +28,7 @@ pub(crate) enum Handover {
 pub(crate) enum Snapshot {
     Source { splits: Vec<manifest::Split>, skipped: u64 },
     State { rows: Rows },
-    Sink { prepare: Prepare<Value> },
+    Sink { prepare: Prepare<Prepared> },
 }
 
 /// From a process to the coordinator.

@@ -20,8 +20,12 @@ pub(crate) mod pace;
 pub(crate) mod process;
 pub(crate) mod ready;
 pub(crate) mod restored;
+mod settle;
 pub(crate) mod splits;
 pub(crate) mod takeover;
 pub(crate) mod tally;
 pub(crate) mod uploader;
 pub(crate) mod wire;
+
+pub(crate) use ready::Ready;
+pub(crate) use settle::Settlement;

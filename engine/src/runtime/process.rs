@@ -15,7 +15,7 @@ use super::message::{Handover, Order};
 use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
-use crate::connector::SinkContext;
+use crate::connector::{RunContext, SinkContext};
 use crate::dataflow::builders::AllocatorBuilder;
 use crate::dataflow::{Run, run_workers};
 use crate::erased::{AnyCommitter, AnySink};
@@ -35,6 +35,7 @@ pub(crate) struct Membership {
     /// The workers of this process.
     pub(crate) workers: u32,
     pub(crate) store: SharedStore,
+    pub(crate) context: Arc<RunContext>,
     pub(crate) clock: SharedClock,
     pub(crate) pace: Arc<dyn Pace>,
 }
@@ -48,6 +49,7 @@ impl Membership {
                 operator: id.clone(),
                 generation: self.generation,
                 worker: Worker(self.first_worker),
+                run: self.context.clone(),
             };
             Ok((index, sink.committer(&context)?))
         };
@@ -121,6 +123,7 @@ impl Process {
             groups: membership.groups,
             control: self.control.clone(),
             restored: Arc::new(restored),
+            context: membership.context.clone(),
             pace: membership.pace.clone(),
         };
         let work = move || run_workers(builders, others, run, build);

@@ -1,17 +1,21 @@
 //! A job ready to run: what it declares, its store and its settings; and whether there is anything
 //! to do.
 
+use std::sync::Arc;
+
 use crossbeam_channel::{Receiver, Sender};
-use isochrone_persistence::ids::{JobName, OperatorId};
-use isochrone_persistence::lineage::Retain;
+use isochrone_persistence::ids::{Generation, JobName, OperatorId};
+use isochrone_persistence::lineage::{Fence, Retain};
 use isochrone_persistence::manifest::{Manifest, Part as ManifestPart, Split};
 use isochrone_persistence::restore::{self, Declared, Policy, StateType, Step};
+use isochrone_persistence::write_ahead::WriteAhead;
 use isochrone_persistence::{Result, SharedStore};
 
 use super::conductor::{Call, owes_output};
 use super::takeover::{self, Ground, Takeover};
 use crate::args::RunArgs;
 use crate::cluster::Fingerprint;
+use crate::connector::RunContext;
 use crate::dataflow::plan;
 use crate::flow::{Flow, Plan, Role};
 use crate::job::Job;
@@ -78,6 +82,23 @@ impl Ready {
             .collect();
         let text = format!("{job} {key_groups} {key_hash} {operators:?} {:?}", self.settings);
         Fingerprint::of(text.as_bytes())
+    }
+
+    /// What the sinks of one process, out of so many, may use of the run.
+    pub(crate) fn context(
+        &self,
+        origin: &str,
+        generation: Generation,
+        (process, processes): (u32, u32),
+    ) -> Arc<RunContext> {
+        let (store, job) = (self.store.clone(), self.name.clone());
+        Arc::new(RunContext {
+            origin: origin.to_owned(),
+            process,
+            processes,
+            write_ahead: WriteAhead::new(store.clone(), job.clone(), generation),
+            fence: Fence::new(store, job, generation),
+        })
     }
 
     /// If an earlier run has finished everything and no input has come since: says so.

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId};
-use isochrone_persistence::paths::{self, DataName};
+use isochrone_persistence::paths::{self, DataKind, DataName};
 use isochrone_persistence::segment::{self, Identity, Rows};
 use isochrone_persistence::{SharedStore, manifest};
 use serde_json::Value;
@@ -20,7 +20,7 @@ use super::pace::{Pace, Planted, UPLOADER, planted};
 use crate::Result;
 use crate::connector::Prepare;
 use crate::erased::AnyCommitter;
-use crate::protocol::{Content, Part};
+use crate::protocol::{Content, Part, Prepared};
 
 /// How long to wait for work before looking whether the run is over.
 const WAIT: Duration = Duration::from_millis(20);
@@ -56,7 +56,7 @@ pub(crate) struct Books {
 
 enum Work {
     Put { segment: manifest::Segment, bytes: Vec<u8> },
-    Prepare(Prepare<Value>),
+    Prepare(Prepare<Prepared>),
     Nothing(Content),
 }
 
@@ -120,7 +120,8 @@ impl Uploader {
 
     fn segment(&self, part: Part, epoch: Epoch, rows: Rows) -> Result<Work> {
         let operator = &self.ids[part.operator];
-        let name = DataName::fresh(epoch, operator, part.worker, self.generation)?;
+        let name =
+            DataName::fresh(epoch, operator, part.worker, self.generation, DataKind::Segment)?;
         let identity = Identity {
             job: self.job.clone(),
             generation: self.generation,
@@ -149,7 +150,7 @@ impl Uploader {
                 }
                 Work::Prepare(prepare) => {
                     let pending = prepare()?;
-                    if let Some(effect) = &pending {
+                    if let Some(Prepared { effect, .. }) = &pending {
                         if planted(&*self.pace, Planted::CommitBeforeManifest)
                             && let Some(committer) = self.committers.get_mut(&part.operator)
                         {

@@ -34,6 +34,8 @@ pub(crate) struct Start {
     pub(crate) token: RunToken,
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) generation: Generation,
+    /// Of the job.
+    pub(crate) origin: String,
     pub(crate) epoch: Epoch,
     /// The manifest to restore from.
     pub(crate) from: Option<Manifest>,

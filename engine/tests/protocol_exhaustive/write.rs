@@ -78,7 +78,7 @@ impl Run {
         let some = frozen.changed != 0;
         if operator == SINK {
             let effect = self.effect(w, frozen);
-            let pending = some.then(|| json!([effect.generation, effect.records]));
+            let pending = some.then(|| json!([effect.generation, effect.records]).into());
             return Content::Sink { pending };
         }
         let name = format!("{:b}", frozen.changed);

@@ -107,11 +107,13 @@ fn claim_manifest(job: &JobName, newest: &Newest, base: &Base, now_ms: u64) -> R
             empty(job, *key_groups, key_hash)
         }
     };
+    let nonce = paths::random_hex::<16>()?;
     Ok(Manifest {
         format: FORMAT,
         sequence: newest.next_sequence(),
         generation: next_generation(newest, &content),
-        nonce: paths::random_hex::<16>()?,
+        origin: content.origin.or_else(|| Some(nonce.clone())),
+        nonce,
         predecessor: newest.top.as_ref().and_then(|top| top.digest.clone()),
         step: Step::Claim,
         taken_at_ms: now_ms,
@@ -150,6 +152,7 @@ fn empty(job: &JobName, key_groups: u16, key_hash: &str) -> Manifest {
         sequence: Sequence(0),
         generation: Generation(0),
         nonce: String::new(),
+        origin: None,
         predecessor: None,
         step: Step::Claim,
         epoch: Epoch(0),
@@ -190,6 +193,7 @@ fn begin(
         job: claim.job,
         generation: claim.generation,
         sequence: claim.sequence,
+        origin: claim.origin.expect("a claim has an origin"),
         digest: digest_of(bytes),
         epoch: claim.epoch,
         key_groups: claim.key_groups,

@@ -10,6 +10,7 @@
 mod attempt;
 mod claim;
 mod collect;
+mod fence;
 mod history;
 mod publish;
 mod retention;
@@ -27,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 pub use claim::Base;
 pub use collect::{Collected, drop_manifest};
+pub use fence::Fence;
 pub use history::{Found, Newest, read_all, read_newest};
 pub use publish::{Checkpoint, Published};
 pub use retention::{Retain, Retained, plan};
@@ -113,6 +115,7 @@ pub struct Lineage {
     job: JobName,
     generation: Generation,
     sequence: Sequence,
+    origin: String,
     /// Digest of the manifest at `sequence`.
     digest: String,
     epoch: Epoch,
@@ -136,6 +139,12 @@ impl Lineage {
     /// The number of this run.
     pub fn generation(&self) -> Generation {
         self.generation
+    }
+
+    /// What tells this job from another of the same name in another store: fixed when the job
+    /// first ran, random.
+    pub fn origin(&self) -> &str {
+        &self.origin
     }
 
     /// The newest manifest of this run.

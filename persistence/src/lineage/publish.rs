@@ -135,6 +135,7 @@ impl Lineage {
             sequence: self.sequence.next(),
             generation: self.generation,
             nonce: paths::random_hex::<16>()?,
+            origin: Some(self.origin.clone()),
             predecessor: Some(self.digest.clone()),
             step: Step::Checkpoint,
             epoch,

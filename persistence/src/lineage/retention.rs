@@ -39,13 +39,15 @@ impl From<&Manifest> for Retained {
             Part::State { segments, .. } => segments.as_slice(),
             Part::Source { .. } | Part::Sink { .. } => &[],
         });
+        let segments = states.chain(&manifest.in_flight).map(|segment| segment.name.clone());
+        let outputs = manifest.outputs().map(|(_, kept)| kept.name.clone());
         Retained {
             sequence: manifest.sequence,
             step: manifest.step,
             epoch: manifest.epoch,
             taken_at_ms: manifest.taken_at_ms,
             savepoint: manifest.savepoint.is_some(),
-            names: states.chain(&manifest.in_flight).map(|segment| segment.name.clone()).collect(),
+            names: segments.chain(outputs).collect(),
         }
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::ErrorKind;
 use crate::ids::{OperatorId, StateVersion, Worker};
 use crate::manifest::{Manifest, Operator, Part, Pending, Segment, Step};
-use crate::paths::{self, DataName, Object};
+use crate::paths::{self, DataKind, DataName, Object};
 use crate::segment::{self, Identity, Rows};
 
 pub(super) fn job() -> JobName {
@@ -46,7 +46,8 @@ pub(super) fn upload(store: &MapStore, generation: Generation, epoch: u64) -> Re
         operator: operator(),
         worker: Worker(0),
     };
-    let name = DataName::fresh(Epoch(epoch), &operator(), Worker(0), generation)?;
+    let name =
+        DataName::fresh(Epoch(epoch), &operator(), Worker(0), generation, DataKind::Segment)?;
     let bytes = segment::encode(Rows::new(), &identity);
     let name = paths::data(&job(), &name);
     store.put(&name, &bytes)?;
@@ -180,7 +181,7 @@ fn a_checkpoint_that_cannot_be_read_back_is_not_written() {
     let store = Arc::new(MapStore::default());
     let (mut run, _) = claim(&store).unwrap();
     let nested = (0..500).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
-    let effect = Pending { worker: Worker(0), epoch: Epoch(1), effect: nested };
+    let effect = Pending { worker: Worker(0), epoch: Epoch(1), effect: nested, kept: Vec::new() };
     let part = Part::Sink { pending: vec![effect] };
     let operators = vec![Operator { id: operator(), part }];
     let deep = Checkpoint { operators, ..checkpoint(1, vec![]) };

@@ -41,7 +41,9 @@ fn foreign_names_are_no_objects() {
 #[test]
 fn fresh_data_names_differ() {
     let operator = OperatorId::new("count").unwrap();
-    let name = || DataName::fresh(Epoch(1), &operator, Worker(0), Generation(1)).unwrap();
+    let name = || {
+        DataName::fresh(Epoch(1), &operator, Worker(0), Generation(1), DataKind::Segment).unwrap()
+    };
     assert_ne!(name(), name());
 }
 
@@ -52,6 +54,7 @@ proptest! {
         operator in "[a-z0-9_-]{1,64}",
         (number, generation, worker) in any::<(u64, u64, u32)>(),
         random in "[0-9a-f]{16}",
+        is_output in any::<bool>(),
     ) {
         let job = JobName::new(&job).unwrap();
         let data = DataName {
@@ -60,6 +63,7 @@ proptest! {
             worker: Worker(worker),
             generation: Generation(generation),
             random,
+            kind: if is_output { DataKind::Output } else { DataKind::Segment },
         };
         let objects = [
             Object::Manifest(Sequence(number)),

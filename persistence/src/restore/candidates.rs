@@ -4,7 +4,7 @@
 use crate::ids::{JobName, OperatorId};
 use crate::lineage::{Found, Newest, read_all};
 use crate::manifest::{Manifest, Part, Segment, Step, damaged, digest_of};
-use crate::paths::{self, Object};
+use crate::paths::{self, DataKind, Object};
 use crate::segment::SegmentBytes;
 use crate::{Error, Result, Store};
 
@@ -85,11 +85,11 @@ pub fn verify_data(store: &dyn Store, manifest: &Manifest) -> Result<()> {
         }
     }
     for log in &manifest.in_flight {
-        let bytes = fetch(store, log)?;
-        let digest = digest_of(&bytes);
-        if digest != log.digest {
-            return Err(damaged(&log.name, format!("digest {}", log.digest), digest));
-        }
+        let Segment { name, bytes, digest, .. } = log;
+        fetch_intact(store, name, *bytes, digest)?;
+    }
+    for (_, kept) in manifest.outputs() {
+        fetch_intact(store, &kept.name, kept.bytes, &kept.digest)?;
     }
     Ok(())
 }
@@ -103,7 +103,9 @@ pub fn load(
     segment: &Segment,
 ) -> Result<SegmentBytes> {
     let writer = match paths::parse(&segment.name) {
-        Some((owner, Object::Data(data))) if owner == *job => data.operator,
+        Some((owner, Object::Data(data))) if owner == *job && data.kind == DataKind::Segment => {
+            data.operator
+        }
         _ => {
             return Err(damaged(
                 &segment.name,
@@ -112,17 +114,32 @@ pub fn load(
             ));
         }
     };
-    SegmentBytes::open(fetch(store, segment)?, segment, job, &writer)
+    SegmentBytes::open(fetch(store, &segment.name, segment.bytes)?, segment, job, &writer)
 }
 
-fn fetch(store: &dyn Store, segment: &Segment) -> Result<Vec<u8>> {
-    let found = store.get(&segment.name)?;
-    let expected = || format!("{} bytes", segment.bytes);
-    let bytes = found.ok_or_else(|| damaged(&segment.name, expected(), "no such object"))?;
-    if bytes.len() as u64 != segment.bytes {
-        return Err(damaged(&segment.name, expected(), bytes.len()));
+/// Reads an object and checks it against what a manifest says of it. Fails with `Corrupt`.
+pub(crate) fn fetch_intact(
+    store: &dyn Store,
+    name: &str,
+    bytes: u64,
+    digest: &str,
+) -> Result<Vec<u8>> {
+    let found = fetch(store, name, bytes)?;
+    let actual = digest_of(&found);
+    if actual != digest {
+        return Err(damaged(name, format!("digest {digest}"), actual));
     }
-    Ok(bytes)
+    Ok(found)
+}
+
+fn fetch(store: &dyn Store, name: &str, bytes: u64) -> Result<Vec<u8>> {
+    let found = store.get(name)?;
+    let expected = || format!("{bytes} bytes");
+    let found = found.ok_or_else(|| damaged(name, expected(), "no such object"))?;
+    if found.len() as u64 != bytes {
+        return Err(damaged(name, expected(), found.len()));
+    }
+    Ok(found)
 }
 
 impl Error {

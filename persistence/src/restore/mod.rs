@@ -10,6 +10,7 @@ mod fit;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use candidates::fetch_intact;
 pub use candidates::{Candidate, candidates, load, verify_data};
 pub use decide::{Decision, Resume, decide};
 pub use fit::{OperatorPlan, Step};

@@ -38,8 +38,12 @@ fn state(segments: Vec<Segment>) -> Part {
 }
 
 fn sink(pending: usize) -> Part {
-    let effect =
-        Pending { worker: Worker(0), epoch: Epoch(5), effect: serde_json::json!("rename") };
+    let effect = Pending {
+        worker: Worker(0),
+        epoch: Epoch(5),
+        effect: serde_json::json!("rename"),
+        kept: vec![],
+    };
     Part::Sink { pending: vec![effect; pending] }
 }
 
@@ -50,6 +54,7 @@ fn manifest(epoch: u64, operators: Vec<(&str, Part)>) -> Manifest {
         sequence: Sequence(epoch + 1),
         generation: Generation(1),
         nonce: "nonce".to_owned(),
+        origin: None,
         predecessor: None,
         step: Written::Checkpoint,
         epoch: Epoch(epoch),
@@ -361,7 +366,13 @@ fn uploaded(store: &MapStore, generation: Generation, epoch: u64) -> Segment {
     let mut rows = Rows::new();
     rows.push(KeyGroup(3), b"alice", Some(&epoch.to_le_bytes()));
     let bytes = segment::encode(rows, &identity);
-    let name = paths::DataName::fresh(identity.epoch, &identity.operator, Worker(0), generation);
+    let name = paths::DataName::fresh(
+        identity.epoch,
+        &identity.operator,
+        Worker(0),
+        generation,
+        paths::DataKind::Segment,
+    );
     let name = paths::data(&job(), &name.unwrap());
     store.put(&name, &bytes).unwrap();
     segment::reference(name, &bytes, &identity)

@@ -31,7 +31,8 @@ fn split(id: &str, position: u64) -> Split {
 /// Restored: splits a at 1 and b at 2, 3 skipped; segments r1, r2; output of worker 5 pending.
 fn ledger() -> Ledger {
     let operator = |id, part| manifest::Operator { id: OperatorId::new(id).unwrap(), part };
-    let pending = vec![Pending { worker: Worker(5), epoch: Epoch(9), effect: json!("old") }];
+    let effect = json!("old");
+    let pending = vec![Pending { worker: Worker(5), epoch: Epoch(9), effect, kept: vec![] }];
     Ledger::restore(vec![
         operator(
             "log",
@@ -79,7 +80,7 @@ fn ack_state(ledger: &mut Ledger, name: &str, epoch: u64, worker: u32) {
 }
 
 fn ack_sink(ledger: &mut Ledger, epoch: u64, worker: u32) {
-    let pending = Some(json!(epoch));
+    let pending = Some(json!(epoch).into());
     ledger.ack(part(SINK, worker), Epoch(epoch), Content::Sink { pending }).unwrap();
 }
 
