@@ -8,6 +8,8 @@ pub mod files;
 pub mod format;
 pub mod generator;
 mod immediate;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 mod stdout;
 
 #[cfg(feature = "testing")]
@@ -22,6 +24,8 @@ mod sink_conformance;
 pub use callback::Callback;
 pub use files::{Files, PartFiles};
 pub use immediate::NothingToCommit;
+#[cfg(feature = "kafka")]
+pub use kafka::Kafka;
 pub use stdout::{Stdout, StdoutSink};
 
 #[cfg(feature = "testing")]

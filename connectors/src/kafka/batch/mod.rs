@@ -1,0 +1,9 @@
+//! The one folder that speaks to librdkafka's bindings directly, for what the safe crate lacks:
+//! records in batches, and the identity of topics.
+//!
+//! Everything `unsafe` of this package is in here, each block with the reason why it holds. Nothing
+//! unsafe leaves: the types given out own what they point to.
+
+mod describe;
+
+pub(super) use describe::{Described, describe};

@@ -1,0 +1,15 @@
+//! Apache Kafka, and what speaks its protocol, as a place to read from and to write to.
+//!
+//! [`Kafka`] describes a cluster. librdkafka does the talking; it is known to this folder alone.
+
+mod admin;
+mod batch;
+mod client;
+mod cluster;
+mod secret;
+mod topics;
+mod trouble;
+
+pub use admin::Admin;
+pub use cluster::Kafka;
+pub use secret::Secret;

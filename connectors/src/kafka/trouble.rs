@@ -1,0 +1,237 @@
+//! librdkafka's error codes as errors of ours: what was found, where, and what to do.
+
+use isochrone_engine::{Error, ErrorKind};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode as Code};
+
+use super::client::Context;
+
+/// What a code means to whoever reads it.
+struct Meaning {
+    kind: ErrorKind,
+    found: &'static str,
+    advice: &'static str,
+}
+
+/// The error of something that was tried, such as `read topic `a``.
+///
+/// A client that waits in vain says no more than that it waited: what it met meanwhile is taken from
+/// its context.
+pub(super) fn explain(doing: &str, error: &KafkaError, context: &Context) -> Error {
+    let code = code_of(error);
+    let cause = context.cause().filter(|_| code.is_none_or(is_waiting_in_vain));
+    let (code, reason) = match (cause, code) {
+        (Some(cause), _) => (cause.code, Some(cause.reason)),
+        (None, Some(code)) => (code, None),
+        (None, None) => return unnamed(doing, error, context),
+    };
+    of_code(doing, code, reason.as_deref(), context)
+}
+
+/// The error of a code and what was said with it.
+pub(super) fn of_code(doing: &str, code: Code, reason: Option<&str>, context: &Context) -> Error {
+    let Meaning { kind, found, advice } = meaning(code);
+    let reason = reason.map(|reason| context.redacted(reason));
+    let reason = reason.unwrap_or_else(|| code.to_string());
+    let at = context.addresses();
+    Error::new(kind, format!("cannot {doing} at Kafka {at}: {found} ({reason}); {advice}"))
+}
+
+/// Errors that carry text instead of a code. None shows a value of a setting that is a secret.
+fn unnamed(doing: &str, error: &KafkaError, context: &Context) -> Error {
+    let at = context.addresses();
+    let (kind, found) = match error {
+        KafkaError::ClientConfig(_, description, key, _) => {
+            let description = context.redacted(description);
+            (ErrorKind::Invalid, format!("setting `{key}` is refused: {description}"))
+        }
+        KafkaError::ClientCreation(text) => {
+            let text = context.redacted(text);
+            (ErrorKind::Invalid, format!("the settings do not fit together: {text}"))
+        }
+        other => (ErrorKind::Unavailable, context.redacted(&other.to_string())),
+    };
+    Error::new(kind, format!("cannot {doing} at Kafka {at}: {found}"))
+}
+
+/// The code of an error; the safe crate hides those of administrative requests.
+pub(super) fn code_of(error: &KafkaError) -> Option<Code> {
+    match error {
+        KafkaError::AdminOp(code) => Some(*code),
+        other => other.rdkafka_error_code(),
+    }
+}
+
+/// Nothing came back; the reason lies elsewhere.
+fn is_waiting_in_vain(code: Code) -> bool {
+    matches!(
+        code,
+        Code::BrokerTransportFailure
+            | Code::AllBrokersDown
+            | Code::OperationTimedOut
+            | Code::MessageTimedOut
+            | Code::RequestTimedOut
+            | Code::TimedOutQueue
+            | Code::WaitingForCoordinator
+            | Code::Fail
+    )
+}
+
+pub(super) fn is_worth_remembering(code: Code) -> bool {
+    !matches!(code, Code::NoError | Code::PartitionEOF)
+}
+
+/// How much a code says about why nothing works; waiting does not help against those above 2.
+pub(super) fn weight(code: Code) -> u8 {
+    match (is_waiting_in_vain(code), meaning(code).kind) {
+        (false, ErrorKind::Invalid) => 3,
+        (false, _) => 2,
+        (true, _) if code == Code::BrokerTransportFailure => 1,
+        (true, _) => 0,
+    }
+}
+
+/// Whether somebody has to do something, so that there is no use in waiting.
+pub(super) fn is_hopeless(code: Code) -> bool {
+    weight(code) > 2
+}
+
+fn meaning(code: Code) -> Meaning {
+    use ErrorKind::{Corrupt, Fenced, Invalid, Unavailable};
+    let (kind, found, advice) = match code {
+        Code::Authentication | Code::SaslAuthenticationFailed => (
+            Invalid,
+            "the broker does not accept who we say we are",
+            "check `sasl.username`, `sasl.password` and `sasl.mechanism`",
+        ),
+        Code::UnsupportedSASLMechanism | Code::IllegalSASLState => (
+            Invalid,
+            "the broker does not know this way of saying who we are",
+            "check `security.protocol` and `sasl.mechanism` against its listener",
+        ),
+        Code::SSL => (
+            Invalid,
+            "no TLS connection comes about",
+            "check `security.protocol`, the port and the certificates (`ssl.ca.location`)",
+        ),
+        Code::TopicAuthorizationFailed
+        | Code::GroupAuthorizationFailed
+        | Code::ClusterAuthorizationFailed
+        | Code::TransactionalIdAuthorizationFailed
+        | Code::DelegationTokenAuthorizationFailed => (
+            Invalid,
+            "the user of this job has no right to do that",
+            "grant it (kafka-acls), or use another user",
+        ),
+        Code::UnknownTopicOrPartition
+        | Code::UnknownTopic
+        | Code::UnknownPartition
+        | Code::UnknownTopicId
+        | Code::InvalidTopic => (
+            Invalid,
+            "there is no such topic",
+            "create it, or correct its name or the address of the cluster",
+        ),
+        Code::MessageSizeTooLarge | Code::InvalidMessageSize => (
+            Invalid,
+            "a record is larger than the topic takes",
+            "raise `max.message.bytes` of the topic, or write smaller records",
+        ),
+        Code::InvalidTransactionTimeout => (
+            Invalid,
+            "the time-out of a transaction is longer than the broker allows",
+            "lower it, or raise `transaction.max.timeout.ms` of the broker",
+        ),
+        Code::InvalidConfig
+        | Code::InvalidRequest
+        | Code::PolicyViolation
+        | Code::InvalidReplicationFactor
+        | Code::InvalidPartitions
+        | Code::UnsupportedVersion
+        | Code::UnsupportedFeature
+        | Code::TopicAlreadyExists => {
+            (Invalid, "the broker refuses that", "change what it complains of")
+        }
+        Code::ProducerFenced | Code::InvalidProducerEpoch | Code::Fenced => (
+            Fenced,
+            "another run of this job has taken over",
+            "stop this one; if there is no other, look for a second job of the same name",
+        ),
+        Code::BadMessage | Code::InvalidMessage | Code::BadCompression | Code::NotImplemented => (
+            Corrupt,
+            "what the broker sent cannot be decoded",
+            "look at the log of the topic there, or at how its producers compress",
+        ),
+        _ if is_waiting_in_vain(code) || code == Code::Resolve => (
+            Unavailable,
+            "no broker answers",
+            "check that it runs, and that host and port are those of its listener",
+        ),
+        _ => (Unavailable, "the broker has trouble of its own", "look at its log, or try again"),
+    };
+    Meaning { kind, found, advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context() -> Context {
+        Context::new("a:1", vec!["hunter2".to_owned()])
+    }
+
+    #[test]
+    fn a_time_out_says_what_the_client_met_meanwhile() {
+        let context = context();
+        let waited = KafkaError::MetadataFetch(Code::BrokerTransportFailure);
+        let error = explain("read topic `t`", &waited, &context);
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        context.remember(Code::BrokerTransportFailure, "a:1: connection refused");
+        context.remember(Code::AllBrokersDown, "1/1 brokers are down");
+        let error = explain("read topic `t`", &waited, &context);
+        assert_eq!(
+            error.to_string(),
+            "cannot read topic `t` at Kafka a:1: no broker answers (a:1: connection refused); \
+             check that it runs, and that host and port are those of its listener"
+        );
+        context.remember(Code::Authentication, "a:1: SASL: wrong password hunter2");
+        context.remember(Code::BrokerTransportFailure, "a:1: disconnected");
+        let error = explain("read topic `t`", &waited, &context);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(
+            error.to_string(),
+            "cannot read topic `t` at Kafka a:1: the broker does not accept who we say we are (a:1: \
+             SASL: wrong password ***); check `sasl.username`, `sasl.password` and `sasl.mechanism`"
+        );
+        context.forget();
+        assert_eq!(context.cause(), None);
+    }
+
+    #[test]
+    fn a_clear_answer_is_not_replaced_by_an_older_trouble() {
+        let context = context();
+        context.remember(Code::BrokerTransportFailure, "a:1: connection refused");
+        let answer = KafkaError::MetadataFetch(Code::UnknownTopicOrPartition);
+        let error = explain("read topic `t`", &answer, &context);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("there is no such topic"), "{error}");
+    }
+
+    #[test]
+    fn a_refused_setting_is_named_and_its_value_is_not_shown() {
+        let context = context();
+        let refused = rdkafka::ClientConfig::new()
+            .set("sasl.mechanism", "hunter2")
+            .create_native_config()
+            .err();
+        let unknown = rdkafka::ClientConfig::new()
+            .set("sasl.pasword", "hunter2")
+            .create_native_config()
+            .err();
+        for error in [refused, unknown].into_iter().flatten() {
+            let error = explain("make a client", &error, &context);
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            let text = error.report();
+            assert!(!text.contains("hunter2") && text.contains("setting `sasl."), "{text}");
+        }
+    }
+}
