@@ -12,6 +12,13 @@ mod immediate;
 pub mod kafka;
 mod stdout;
 
+#[cfg(all(feature = "kafka", feature = "testing"))]
+pub(crate) use isochrone_engine::testing::crash::point as crash_point;
+
+/// A place where a test may let the process die; nothing without the feature `testing`.
+#[cfg(all(feature = "kafka", not(feature = "testing")))]
+pub(crate) fn crash_point(_name: &str) {}
+
 #[cfg(feature = "testing")]
 mod collected;
 #[cfg(feature = "testing")]

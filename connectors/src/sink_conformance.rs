@@ -80,7 +80,7 @@ where
     ) -> Box<dyn Committer<S::Effect>> {
         let sink = (self.make)();
         let mut committer = sink.committer(&context(generation, 0)).expect("a committer opens");
-        let recovery = Recovery { pending, from: from.map(Epoch), renamed_from: None };
+        let recovery = Recovery { pending, from: from.map(Epoch), renamed_from: None, is_new: false };
         committer.recover(recovery).expect("a run recovers");
         committer
     }
@@ -222,7 +222,7 @@ where
 
     fn refuses_what_no_history_explains(&self) {
         let mut committer = (self.make)().committer(&context(6, 0)).expect("a committer opens");
-        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None };
+        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None, is_new: false };
         let refused = committer.recover(fresh);
         let error = refused.expect_err("a fresh job must refuse a target that holds output");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

@@ -76,8 +76,8 @@ struct ErasedCommitter<E> {
 
 impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>> {
-        let Recovery { pending, from, renamed_from } = recovery;
-        self.inner.recover(Recovery { pending: decode(pending)?, from, renamed_from })
+        let Recovery { pending, from, renamed_from, is_new } = recovery;
+        self.inner.recover(Recovery { pending: decode(pending)?, from, renamed_from, is_new })
     }
 
     fn commit(&mut self, effects: &[Value]) -> Result<()> {

@@ -9,6 +9,12 @@ use crate::{Error, Result};
 /// The longest legal name, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
 
+/// Sixteen random bytes in hex: the identity of something that nothing else may be taken for. Fails
+/// with `Internal` if the system has no randomness to give.
+pub fn random_id() -> Result<String> {
+    crate::paths::random_hex::<16>()
+}
+
 fn checked(what: &str, name: &str) -> Result<String> {
     let legal = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-';
     if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(legal) {

@@ -60,6 +60,11 @@ impl Context {
         troubles.iter().max_by_key(|trouble| trouble::weight(trouble.code)).cloned()
     }
 
+    /// Whether the client has met something that will not pass by itself.
+    pub(super) fn is_hopeless(&self) -> bool {
+        self.cause().is_some_and(|cause| trouble::is_hopeless(cause.code))
+    }
+
     /// Things work now.
     pub(super) fn forget(&self) {
         self.troubles().clear();

@@ -7,9 +7,11 @@ mod batch;
 mod client;
 mod cluster;
 mod secret;
+mod sink;
 mod topics;
 mod trouble;
 
 pub use admin::Admin;
 pub use cluster::Kafka;
 pub use secret::Secret;
+pub use sink::{Draft, KafkaEffect, KafkaOutput, KafkaSink};

@@ -154,6 +154,8 @@ pub struct Recovery<E> {
     pub from: Option<Epoch>,
     /// The id of the sink in the checkpoint, if it has another now.
     pub renamed_from: Option<OperatorId>,
+    /// Whether the checkpoint knows no such sink.
+    pub is_new: bool,
 }
 
 /// Makes prepared effects visible, on a background thread.

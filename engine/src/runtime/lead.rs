@@ -224,13 +224,15 @@ impl Ready {
         let mut set_aside = Vec::new();
         for (index, committer) in &mut committers {
             if let ManifestPart::Sink { pending } = &setting.operators[*index].part {
-                let renamed_from = match taken.operators.get(*index).map(|plan| &plan.step) {
+                let step = taken.operators.get(*index).map(|plan| &plan.step);
+                let is_new = matches!(step, None | Some(Step::New));
+                let renamed_from = match step {
                     Some(Step::Rename { from, .. }) => Some(from.clone()),
                     _ => None,
                 };
                 let pending = pending.iter().map(|pending| pending.effect.clone()).collect();
                 let from = taken.from.as_ref().map(|manifest| manifest.epoch);
-                set_aside.extend(committer.recover(Recovery { pending, from, renamed_from })?);
+                set_aside.extend(committer.recover(Recovery { pending, from, renamed_from, is_new })?);
                 ledger.recovered(*index);
             }
         }

@@ -5,6 +5,7 @@
 //! seed, so that a failure replays. Nothing here is part of a build without the feature `testing`.
 
 mod baton;
+pub mod crash;
 mod random;
 mod script;
 mod simulation;

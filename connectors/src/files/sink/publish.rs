@@ -44,7 +44,7 @@ impl PartCommitter {
 
 impl Committer<PreparedPart> for PartCommitter {
     fn recover(&mut self, recovery: Recovery<PreparedPart>) -> Result<Vec<String>> {
-        let Recovery { pending, from, renamed_from } = recovery;
+        let Recovery { pending, from, renamed_from, .. } = recovery;
         folder::make(&self.folder)?;
         folder::probe(&self.folder, &self.names)?;
         let owner = owner::find(&self.folder, &self.names, renamed_from.as_ref())?;

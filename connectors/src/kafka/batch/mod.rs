@@ -5,5 +5,7 @@
 //! unsafe leaves: the types given out own what they point to.
 
 mod describe;
+mod produce;
 
 pub(super) use describe::{Described, describe};
+pub(super) use produce::{Entry, Outbox};

@@ -1,0 +1,178 @@
+//! At least once: records go to the topic as they are written, and an epoch ends when the brokers
+//! have acknowledged all of it. What was sent after the checkpoint that a run goes on from is there
+//! twice after a restart.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use isochrone_engine::connector::{Committer, Prepare, Readiness, Recovery, Writer};
+use isochrone_engine::ids::Epoch;
+use isochrone_engine::{Error, Result};
+
+use super::super::cluster::Kafka;
+use super::effect::KafkaEffect;
+use super::encode::Encoder;
+use super::producer::{Deadline, Producer, Recipe, Unsent};
+use super::record::MAGIC;
+
+/// What is sent at a time.
+const BYTES_MAX: usize = 256 << 10;
+const WAITING_MAX: usize = 4;
+/// How long sending goes on while no broker answers.
+const PATIENCE: Duration = Duration::from_secs(120);
+const LISTEN_EVERY: Duration = Duration::from_millis(100);
+
+pub(super) struct DirectWriter<T> {
+    encoder: Encoder<T>,
+    bytes: Vec<u8>,
+    orders: Sender<Order>,
+    failed: Receiver<Error>,
+    stuck: Option<Order>,
+}
+
+enum Order {
+    Send(Arc<Vec<u8>>),
+    /// Answer when everything before has been acknowledged.
+    Flush(Sender<Result<()>>),
+}
+
+impl<T> DirectWriter<T> {
+    pub(super) fn new(encoder: Encoder<T>, kafka: &Kafka) -> Result<Self> {
+        let recipe = Recipe { kafka, id: None, record_max: encoder.record_max };
+        let producer = Producer::open(&recipe, &Deadline::after(PATIENCE))?;
+        let (orders, inbox) = crossbeam_channel::bounded(WAITING_MAX);
+        let (failing, failed) = crossbeam_channel::bounded(1);
+        let topic = encoder.topic.clone();
+        let work = move || send(producer, &topic, &inbox, &failing);
+        let thread = std::thread::Builder::new().name("isochrone-sender".to_owned()).spawn(work);
+        thread.map_err(|error| {
+            Error::unavailable("a thread to send output could not be started").with_source(error)
+        })?;
+        Ok(DirectWriter { encoder, bytes: Vec::new(), orders, failed, stuck: None })
+    }
+
+    fn unstick(&mut self) -> Result<Readiness> {
+        if let Ok(error) = self.failed.try_recv() {
+            return Err(error);
+        }
+        let Some(order) = self.stuck.take() else { return Ok(Readiness::Ready) };
+        match self.orders.try_send(order) {
+            Ok(()) => Ok(Readiness::Ready),
+            Err(TrySendError::Full(order)) => {
+                self.stuck = Some(order);
+                Ok(Readiness::Full)
+            }
+            Err(TrySendError::Disconnected(_)) => Err(gone()),
+        }
+    }
+
+    /// Everything written so far, as one more thing to send.
+    fn rest(&mut self) -> Option<Order> {
+        let bytes = std::mem::take(&mut self.bytes);
+        (!bytes.is_empty()).then(|| Order::Send(Arc::new(bytes)))
+    }
+}
+
+impl<T: 'static> Writer<T, KafkaEffect> for DirectWriter<T> {
+    fn write(&mut self, batch: &mut Vec<T>, _epoch: Epoch) -> Result<Readiness> {
+        for item in batch.drain(..) {
+            if self.bytes.is_empty() {
+                self.bytes.extend(MAGIC);
+            }
+            self.encoder.encode(&item, &mut self.bytes)?;
+        }
+        // Small batches wait for company no longer than until the next check.
+        if self.unstick()? == Readiness::Ready {
+            self.stuck = self.rest();
+            return self.unstick();
+        }
+        Ok(if self.bytes.len() < BYTES_MAX { Readiness::Ready } else { Readiness::Full })
+    }
+
+    fn readiness(&mut self) -> Result<Readiness> {
+        if self.unstick()? == Readiness::Ready {
+            self.stuck = self.rest();
+        }
+        self.unstick()
+    }
+
+    fn prepare(&mut self, _epoch: Epoch) -> Result<Prepare<KafkaEffect>> {
+        let mut left: Vec<Order> = self.stuck.take().into_iter().chain(self.rest()).collect();
+        let orders = self.orders.clone();
+        Ok(Box::new(move || {
+            let (answer, answered) = crossbeam_channel::bounded(1);
+            for order in left.drain(..).chain([Order::Flush(answer)]) {
+                orders.send(order).map_err(|_| gone())?;
+            }
+            answered.recv().map_err(|_| gone())??;
+            Ok(None)
+        }))
+    }
+}
+
+fn gone() -> Error {
+    Error::unavailable("the thread that sends a Kafka sink's output has ended after an error")
+}
+
+/// Sends until the writer is gone, or something has failed: then nothing may be acknowledged any
+/// more.
+fn send(
+    mut producer: Producer,
+    topic: &str,
+    inbox: &Receiver<Order>,
+    failing: &Sender<Error>,
+) {
+    loop {
+        let order = match inbox.recv_timeout(LISTEN_EVERY) {
+            Ok(order) => order,
+            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+                producer.listen();
+                continue;
+            }
+            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
+        };
+        let deadline = Deadline::after(PATIENCE);
+        let (done, answer) = match order {
+            Order::Send(bytes) => (producer.send_piece(topic, &bytes, &deadline), None),
+            Order::Flush(answer) => {
+                (producer.flush(&deadline).map_err(Unsent::Client), Some(answer))
+            }
+        };
+        let doing = format!("write to topic `{topic}`");
+        let done = done.map_err(|unsent| match unsent {
+            Unsent::Piece(error) => error,
+            Unsent::Client(error) => producer.explain(&doing, &error),
+        });
+        let has_failed = done.is_err();
+        match (answer, done) {
+            // Who asked may have gone.
+            (Some(answer), done) => drop(answer.send(done)),
+            (None, Err(error)) => drop(failing.try_send(error)),
+            (None, Ok(())) => {}
+        }
+        if has_failed {
+            return;
+        }
+    }
+}
+
+/// Has nothing to do: what is acknowledged is visible.
+pub(super) struct NothingOwed;
+
+impl Committer<KafkaEffect> for NothingOwed {
+    fn recover(&mut self, recovery: Recovery<KafkaEffect>) -> Result<Vec<String>> {
+        if recovery.pending.is_empty() {
+            return Ok(Vec::new());
+        }
+        Err(Error::invalid(
+            "the checkpoint names output that an exactly-once Kafka sink has still to publish: run \
+             the job once more with that sink, or settle it (`Job::commit_pending`), before it \
+             becomes an at-least-once one",
+        ))
+    }
+
+    fn commit(&mut self, _effects: &[KafkaEffect]) -> Result<()> {
+        Ok(())
+    }
+}

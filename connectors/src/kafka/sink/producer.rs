@@ -1,0 +1,306 @@
+//! The producer of one lane: fenced when it opens, and used again only while nothing it sent can
+//! arrive late.
+//!
+//! A broker that speaks librdkafka's version of the transaction protocol takes a request to end a
+//! transaction that was sent twice, and arrives late, for the end of the *next* transaction of the
+//! same producer (KAFKA-17754). Such a request exists only if the client repeated it. So a producer
+//! is used for another transaction when statistics taken after the last one ended count exactly as
+//! many such requests as there were transactions; otherwise a new one takes its place, and the broker
+//! refuses what the old one may still have on its way.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isochrone_engine::{Error, Result};
+use isochrone_engine::time::{Clock, SystemClock};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::OwnedHeaders;
+use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
+use rdkafka::util::Timeout;
+
+use super::super::batch::{Entry, Outbox};
+use super::super::cluster::{Kafka, Own};
+use super::super::trouble::explain;
+use super::record::{Headers, MAGIC, Place};
+use super::reports::Reports;
+
+/// Statistics come so often, in milliseconds.
+const STATISTICS_MS: &str = "25";
+/// The first statistics after a transaction may have been taken before it ended; the second were
+/// begun after the first were there.
+const STATISTICS_NEEDED: u64 = 2;
+/// A call is cut into pieces of this length, so that what the client meets meanwhile is seen.
+const SLICE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+/// Records handed over in one call.
+const BATCH: usize = 4096;
+const TURN: Duration = Duration::from_millis(1);
+
+/// An open producer.
+pub(super) struct Producer {
+    outbox: Outbox<Reports>,
+    /// Transactions that it has ended.
+    ended: u64,
+    /// Statistics when the last one had ended.
+    statistics: u64,
+}
+
+/// Whether a producer may be used for another transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reuse {
+    Proven,
+    /// Statistics are still to come.
+    NotYet,
+    /// A request was repeated.
+    Never,
+}
+
+/// How a producer is made.
+pub(super) struct Recipe<'a> {
+    pub(super) kafka: &'a Kafka,
+    /// The transactional id; without one there are no transactions, and whatever is delivered
+    /// counts.
+    pub(super) id: Option<&'a str>,
+    /// The largest record that is sent, in bytes.
+    pub(super) record_max: usize,
+}
+
+impl Producer {
+    /// Opens a producer. With transactions, when this returns, everything that an older one of the same id has sent is
+    /// decided, committed or aborted, and it can send no more.
+    pub(super) fn open(recipe: &Recipe<'_>, deadline: &Deadline) -> Result<Producer> {
+        let record_max = recipe.record_max.to_string();
+        let exactly = "output is there exactly once only with it";
+        let (mut config, context) = recipe.kafka.client(&[
+            ("enable.idempotence", "true", Own::Fixed(exactly)),
+            ("acks", "all", Own::Fixed(exactly)),
+            ("delivery.report.only.error", "true", Own::Fixed("only failures matter")),
+            ("statistics.interval.ms", STATISTICS_MS, Own::Fixed("the sink goes by statistics")),
+            ("transaction.timeout.ms", "60000", Own::Default),
+            ("message.max.bytes", &record_max, Own::Default),
+            ("linger.ms", "1", Own::Default),
+            ("queue.buffering.max.messages", "50000", Own::Default),
+            ("queue.buffering.max.kbytes", "32768", Own::Default),
+            ("allow.auto.create.topics", "false", Own::Fixed("a sink makes no topics")),
+            ("reconnect.backoff.max.ms", "1000", Own::Default),
+        ])?;
+        let failed = |error: &KafkaError| explain("open a producer", error, &context);
+        config.remove("transactional.id");
+        if let Some(id) = recipe.id {
+            config.set("transactional.id", id);
+        }
+        let reports = Reports::new(context.clone());
+        let producer = BaseProducer::from_config_and_context(&config, reports);
+        let producer = producer.map_err(|error| failed(&error))?;
+        while recipe.id.is_some() {
+            let Err(error) = producer.init_transactions(SLICE) else { break };
+            producer.poll(PAUSE);
+            let hopeless = context.is_hopeless();
+            if !is_retriable(&error) || hopeless || deadline.has_passed() {
+                return Err(failed(&error));
+            }
+        }
+        context.forget();
+        Ok(Producer { outbox: Outbox::new(producer), ended: 0, statistics: 0 })
+    }
+
+    /// Takes in what the client has to say. To be called from time to time, since it is kept until
+    /// then.
+    pub(super) fn listen(&self) {
+        self.outbox.producer().poll(Duration::ZERO);
+    }
+
+    pub(super) fn reuse(&self) -> Reuse {
+        let counted = self.outbox.producer().context().counted();
+        if self.ended == 0 {
+            return Reuse::Proven;
+        }
+        if counted.statistics < self.statistics + STATISTICS_NEEDED {
+            return Reuse::NotYet;
+        }
+        if counted.ends == self.ended { Reuse::Proven } else { Reuse::Never }
+    }
+
+    pub(super) fn begin(&self) -> KafkaResult<()> {
+        self.outbox.producer().begin_transaction()
+    }
+
+    /// Sends all records of a piece.
+    pub(super) fn send_piece(
+        &mut self,
+        topic: &str,
+        bytes: &Arc<Vec<u8>>,
+        deadline: &Deadline,
+    ) -> Result<(), Unsent> {
+        if !bytes.starts_with(MAGIC) {
+            return Err(Error::corrupt("this is no output of a Kafka sink").into());
+        }
+        let mut at = MAGIC.len();
+        let mut batch = Vec::with_capacity(BATCH);
+        while at < bytes.len() {
+            let (place, next) = Place::read(bytes, at)?;
+            at = next;
+            let Place { partition, time_ms, key, value, headers } = place;
+            if headers.is_empty() && time_ms.is_none() {
+                batch.push(Entry { partition, key, value });
+                if batch.len() == BATCH {
+                    self.send_batch(topic, bytes, &mut batch, deadline)?;
+                }
+                continue;
+            }
+            // In the order of the piece.
+            self.send_batch(topic, bytes, &mut batch, deadline)?;
+            let slice = |range: Option<Range<usize>>| range.map(|range| &bytes[range]);
+            let (key, value, headers) = (slice(key), slice(value), Headers(&bytes[headers]));
+            let record = Single { topic, partition, key, value, time_ms, headers };
+            self.send(&record, deadline)?;
+        }
+        self.send_batch(topic, bytes, &mut batch, deadline)?;
+        Ok(())
+    }
+
+    fn send_batch(
+        &mut self,
+        topic: &str,
+        bytes: &Arc<Vec<u8>>,
+        batch: &mut Vec<Entry>,
+        deadline: &Deadline,
+    ) -> KafkaResult<()> {
+        let mut entries = batch.as_slice();
+        loop {
+            let taken = self.outbox.enqueue(topic, bytes, entries)?;
+            entries = &entries[taken..];
+            if entries.is_empty() {
+                batch.clear();
+                return Ok(());
+            }
+            self.make_room(deadline)?;
+        }
+    }
+
+    /// Sends one record, copied.
+    pub(super) fn send(&self, record: &Single<'_>, deadline: &Deadline) -> KafkaResult<()> {
+        let mut headers = OwnedHeaders::new();
+        for (key, value) in record.headers {
+            headers = headers.insert(rdkafka::message::Header { key, value });
+        }
+        let mut next = BaseRecord::<[u8], [u8]>::to(record.topic).partition(record.partition);
+        (next.key, next.payload, next.timestamp) = (record.key, record.value, record.time_ms);
+        next.headers = Some(headers);
+        while let Err((error, back)) = self.outbox.producer().send(next) {
+            if error.rdkafka_error_code() != Some(RDKafkaErrorCode::QueueFull) {
+                return Err(error);
+            }
+            next = back;
+            self.make_room(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything sent has been acknowledged. Fails if anything has not.
+    pub(super) fn flush(&mut self, deadline: &Deadline) -> KafkaResult<()> {
+        while self.outbox.producer().in_flight_count() > 0 {
+            self.make_room(deadline)?;
+        }
+        self.outbox.let_go();
+        self.check()
+    }
+
+    /// Ends the transaction. After an error it is not known whether it was committed.
+    pub(super) fn commit(&mut self, deadline: &Deadline) -> KafkaResult<()> {
+        loop {
+            // The client bounds it by the transaction's own time-out.
+            match self.outbox.producer().commit_transaction(Timeout::Never) {
+                Ok(()) => break,
+                Err(error) if is_retriable(&error) && !deadline.has_passed() => self.listen(),
+                Err(error) => return Err(error),
+            }
+        }
+        // Statistics that are there already were taken before now.
+        self.listen();
+        self.ended += 1;
+        self.statistics = self.outbox.producer().context().counted().statistics;
+        self.outbox.let_go();
+        Ok(())
+    }
+
+    /// What an error of this producer means.
+    pub(super) fn explain(&self, doing: &str, error: &KafkaError) -> isochrone_engine::Error {
+        explain(doing, error, self.outbox.producer().context().context())
+    }
+
+    fn make_room(&self, deadline: &Deadline) -> KafkaResult<()> {
+        self.outbox.producer().poll(TURN);
+        self.check()?;
+        if deadline.has_passed() {
+            return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> KafkaResult<()> {
+        let failure = self.outbox.producer().context().failure();
+        failure.map_or(Ok(()), |code| Err(KafkaError::MessageProduction(code)))
+    }
+}
+
+/// Why a piece could not be sent.
+pub(super) enum Unsent {
+    /// It is not what it should be.
+    Piece(Error),
+    /// The client did not take it.
+    Client(KafkaError),
+}
+
+impl From<Error> for Unsent {
+    fn from(error: Error) -> Unsent {
+        Unsent::Piece(error)
+    }
+}
+
+impl From<KafkaError> for Unsent {
+    fn from(error: KafkaError) -> Unsent {
+        Unsent::Client(error)
+    }
+}
+
+/// One record, with everything that a record may have.
+pub(super) struct Single<'a> {
+    pub(super) topic: &'a str,
+    pub(super) partition: i32,
+    pub(super) key: Option<&'a [u8]>,
+    pub(super) value: Option<&'a [u8]>,
+    pub(super) time_ms: Option<i64>,
+    pub(super) headers: Headers<'a>,
+}
+
+/// When to stop trying.
+pub(super) struct Deadline {
+    clock: SystemClock,
+    at_ms: u64,
+    patience: Duration,
+}
+
+impl Deadline {
+    pub(super) fn after(patience: Duration) -> Deadline {
+        let mut deadline = Deadline { clock: SystemClock::default(), at_ms: 0, patience };
+        deadline.extend();
+        deadline
+    }
+
+    /// Something has been achieved: it starts again.
+    pub(super) fn extend(&mut self) {
+        let patience_ms = u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX);
+        self.at_ms = self.clock.monotonic_ms().saturating_add(patience_ms);
+    }
+
+    pub(super) fn has_passed(&self) -> bool {
+        self.clock.monotonic_ms() >= self.at_ms
+    }
+}
+
+fn is_retriable(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::Transaction(error) if error.is_retriable())
+}

@@ -1,0 +1,192 @@
+//! The progress topic: one compacted partition in which every transaction says how far it goes.
+//!
+//! Reading it proves what it says: the reader writes a record of its own, commits it, and reads what
+//! is committed until it meets that record. Everything committed before is then seen, whatever
+//! transactions of others hide the end meanwhile.
+
+use std::time::Duration;
+
+use isochrone_engine::time::{Clock, SystemClock};
+use isochrone_engine::{Error, ErrorKind, Result};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::Message;
+use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
+use serde::{Deserialize, Serialize};
+
+use super::super::admin::Admin;
+use super::super::client::Context;
+use super::super::cluster::{Kafka, Own};
+use super::super::topics::{Topics, View as End};
+use super::super::trouble::{code_of, explain, is_hopeless};
+use super::decide::{Claim, Marker, View};
+
+/// How long the end of the topic is waited for: longer than a transaction of somebody else may hide
+/// it.
+const PATIENCE: Duration = Duration::from_secs(90);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A record of the progress topic; its key says of which sink and lane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Entry {
+    /// This job publishes for the sink.
+    Claim(Claim),
+    /// A lane has published so far.
+    Published(Marker),
+    /// Written to be met when reading.
+    Read {
+        /// Random, fresh for each.
+        nonce: String,
+    },
+}
+
+/// Where the progress of one sink is written.
+#[derive(Clone, Debug)]
+pub(super) struct Progress {
+    pub(super) kafka: Kafka,
+    pub(super) topic: String,
+    pub(super) sink: String,
+}
+
+impl Progress {
+    /// Makes the topic if it is missing, and checks that it is one that keeps what it is told.
+    pub(super) fn prepare(&self) -> Result<()> {
+        let topics = Topics::connect(&self.kafka, End::All)?;
+        let admin = Admin::connect(&self.kafka)?;
+        let found = match topics.find(&self.topic)? {
+            Some(found) => found,
+            None => {
+                self.create(&admin)?;
+                topics.describe(&self.topic)?
+            }
+        };
+        let refuse = |what: &str| {
+            Err(Error::invalid(format!(
+                "topic `{}` cannot keep the progress of {}: {what}; name another one \
+                 (`progress_topic`), or delete it if it is in nobody's use",
+                self.topic, self.sink
+            )))
+        };
+        if found.partitions != 1 {
+            return refuse(&format!("it has {} partitions instead of 1", found.partitions));
+        }
+        match admin.setting(&self.topic, "cleanup.policy") {
+            Ok(Some(policy)) if policy != "compact" => {
+                refuse(&format!("its `cleanup.policy` is `{policy}` instead of `compact`"))
+            }
+            // Who may not look at settings still may publish.
+            Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn create(&self, admin: &Admin) -> Result<()> {
+        let settings = [
+            ("cleanup.policy", "compact"),
+            ("segment.bytes", "1048576"),
+            ("segment.ms", "600000"),
+            ("retention.ms", "-1"),
+        ];
+        admin.create(&self.topic, 1, &settings).or_else(|error| {
+            // Another process may have been faster.
+            if error.to_string().contains("already exists") { Ok(()) } else { Err(error) }
+        })
+    }
+
+    /// The key and value of an entry.
+    pub(super) fn encode(&self, lane: u32, entry: &Entry) -> (String, Vec<u8>) {
+        let kind = match entry {
+            Entry::Claim(_) => "claim",
+            Entry::Published(_) => "published",
+            Entry::Read { .. } => "read",
+        };
+        let value = serde_json::to_vec(entry).expect("entries are plain data");
+        (format!("{}/{kind}/{lane}", self.sink), value)
+    }
+
+    /// Reads up to the entry with this nonce, which has been committed. It is not part of the answer,
+    /// and neither are claims before the entry `since`.
+    pub(super) fn read_to(&self, nonce: &str, since: Option<&str>) -> Result<View> {
+        let (config, context) = self.kafka.client(&[
+            ("group.id", "isochrone-progress", Own::Default),
+            ("enable.auto.commit", "false", Own::Fixed("progress is not kept in groups")),
+            ("auto.offset.reset", "error", Own::Fixed("nothing may be skipped")),
+            ("isolation.level", "read_committed", Own::Fixed("what is aborted did not happen")),
+            ("allow.auto.create.topics", "false", Own::Fixed("a reader makes no topics")),
+            ("fetch.wait.max.ms", "20", Own::Default),
+        ])?;
+        let doing = format!("read progress topic `{}`", self.topic);
+        let failed = |error: &_| explain(&doing, error, &context);
+        let consumer: BaseConsumer<Context> =
+            BaseConsumer::from_config_and_context(&config, context.clone())
+                .map_err(|error| failed(&error))?;
+        let mut from = TopicPartitionList::new();
+        from.add_partition_offset(&self.topic, 0, Offset::Beginning)
+            .and_then(|()| consumer.assign(&from))
+            .map_err(|error| failed(&error))?;
+        let clock = SystemClock::default();
+        let (started_ms, patience_ms) = (clock.monotonic_ms(), PATIENCE.as_millis());
+        let mut view = View::default();
+        loop {
+            match consumer.poll(POLL) {
+                Some(Ok(message)) => {
+                    if self.take(&message, (nonce, since), &mut view)? {
+                        return Ok(view);
+                    }
+                }
+                Some(Err(error)) if code_of(&error).is_some_and(is_hopeless) => {
+                    return Err(failed(&error));
+                }
+                // The client tries again by itself.
+                Some(Err(error)) => tracing::debug!(%error, "reading the progress topic"),
+                None => {}
+            }
+            if u128::from(clock.monotonic_ms() - started_ms) > patience_ms {
+                return Err(Error::unavailable(format!(
+                    "the end of progress topic `{}` was not reached in {} s: a transaction of \
+                     somebody else may be open on it; try again",
+                    self.topic,
+                    PATIENCE.as_secs()
+                )));
+            }
+        }
+    }
+
+    /// Takes a record in; answers whether it is the last one.
+    fn take(
+        &self,
+        message: &impl Message,
+        (nonce, since): (&str, Option<&str>),
+        view: &mut View,
+    ) -> Result<bool> {
+        let key = message.key().and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default();
+        let Some((_, lane)) = key.strip_prefix(&self.sink).and_then(split_key) else {
+            return Ok(false);
+        };
+        let entry = message.payload().map(serde_json::from_slice::<Entry>).transpose();
+        let entry = entry.map_err(|error| {
+            Error::corrupt(format!(
+                "progress topic `{}`, offset {}: not a record of this library, or of a newer one",
+                self.topic,
+                message.offset()
+            ))
+            .with_source(error)
+        })?;
+        match entry {
+            Some(Entry::Claim(claim)) if claim.nonce == nonce => return Ok(true),
+            Some(Entry::Read { nonce: found }) if found == nonce => return Ok(true),
+            Some(Entry::Read { nonce: found }) if Some(&*found) == since => view.claims.clear(),
+            Some(Entry::Claim(claim)) => view.claims.push(claim),
+            Some(Entry::Published(marker)) => drop(view.markers.insert(lane, marker)),
+            Some(Entry::Read { .. }) | None => {}
+        }
+        Ok(false)
+    }
+}
+
+/// Kind and lane of a key behind the name of its sink.
+fn split_key(rest: &str) -> Option<(&str, u32)> {
+    let (kind, lane) = rest.strip_prefix('/')?.split_once('/')?;
+    Some((kind, lane.parse().ok()?))
+}

@@ -1,0 +1,93 @@
+//! Crash points: places in the program where a test kills or stops the process, chosen by the
+//! environment, so that a real process can be made to die exactly there.
+//!
+//! `ISOCHRONE_CRASH=name` kills the process when it comes to the point `name`; `name@3` at the third
+//! time; `name=stop` stops it there, as `SIGSTOP` does, so that it can be woken later as a process of
+//! the past; `name+20ms` kills it so long after the point, while it goes on.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The variable that names the point.
+pub const VARIABLE: &str = "ISOCHRONE_CRASH";
+
+static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
+
+struct Chosen {
+    name: String,
+    time: u64,
+    seen: AtomicU64,
+    action: Action,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Action {
+    Kill,
+    Stop,
+    KillAfter(Duration),
+}
+
+/// Dies here, if that is what the environment says.
+pub fn point(name: &str) {
+    let chosen = CHOSEN.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| parse(&text)));
+    let Some(chosen) = chosen.as_ref().filter(|chosen| chosen.name == name) else { return };
+    if chosen.seen.fetch_add(1, Ordering::AcqRel) + 1 != chosen.time {
+        return;
+    }
+    match chosen.action {
+        Action::Kill => signal("KILL"),
+        Action::Stop => signal("STOP"),
+        Action::KillAfter(delay) => {
+            std::thread::spawn(move || {
+                std::thread::park_timeout(delay);
+                signal("KILL");
+            });
+        }
+    }
+}
+
+fn parse(text: &str) -> Chosen {
+    let (rest, action) = match (text.split_once('='), text.split_once('+')) {
+        (Some((rest, "stop")), _) => (rest, Action::Stop),
+        (_, Some((rest, delay))) => {
+            let delay = delay.strip_suffix("ms").and_then(|ms| ms.parse().ok());
+            let delay = delay.expect("a crash point's delay is written `+20ms`");
+            (rest, Action::KillAfter(Duration::from_millis(delay)))
+        }
+        _ => (text, Action::Kill),
+    };
+    let (name, time) = rest.split_once('@').unwrap_or((rest, "1"));
+    let time = time.parse().expect("a crash point's turn is a number");
+    Chosen { name: name.to_owned(), time, seen: AtomicU64::new(0), action }
+}
+
+/// Sends this process a signal, and does not come back before it has arrived.
+fn signal(name: &str) {
+    let own = std::process::id().to_string();
+    let sent = std::process::Command::new("kill").args(["-s", name, &own]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "`kill` is there");
+    if name == "KILL" {
+        loop {
+            std::thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_what_happens() {
+        let read = |text| {
+            let Chosen { name, time, action, .. } = parse(text);
+            (name, time, action)
+        };
+        assert_eq!(read("a"), ("a".to_owned(), 1, Action::Kill));
+        assert_eq!(read("a-b@3"), ("a-b".to_owned(), 3, Action::Kill));
+        assert_eq!(read("a@2=stop"), ("a".to_owned(), 2, Action::Stop));
+        let later = Action::KillAfter(Duration::from_millis(20));
+        assert_eq!(read("a@2+20ms"), ("a".to_owned(), 2, later));
+    }
+}
