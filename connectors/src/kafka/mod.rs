@@ -6,10 +6,17 @@ mod admin;
 mod batch;
 mod client;
 mod cluster;
+mod record;
 mod secret;
+mod source;
 mod topics;
 mod trouble;
 
 pub use admin::Admin;
 pub use cluster::Kafka;
+pub use record::{KafkaHeader, KafkaRecord, KafkaRecordRef, KafkaTimestamp, TimestampKind};
 pub use secret::Secret;
+pub use source::{
+    ByRecord, Decode, DecodeRecord, KafkaPosition, KafkaSource, KafkaTopic, OnDataLoss, Records,
+    Start, Tombstones, Values, ValuesDecoder,
+};

@@ -4,6 +4,9 @@
 //! Everything `unsafe` of this package is in here, each block with the reason why it holds. Nothing
 //! unsafe leaves: the types given out own what they point to.
 
+mod consume;
 mod describe;
+mod owned;
 
+pub(super) use consume::{Message, PartitionQueue, Taken};
 pub(super) use describe::{Described, describe};
