@@ -1,7 +1,6 @@
 //! What every client of Kafka has beside it: its log lines go into tracing, and its last errors are
 //! remembered, so that a time-out can say why.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -13,9 +12,6 @@ use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
 use super::trouble;
 
-/// How many errors are remembered.
-const REMEMBERED: usize = 8;
-
 /// Takes what a client says of itself. Copies share what is remembered.
 #[derive(Clone)]
 pub(super) struct Context(Arc<Shared>);
@@ -24,7 +20,8 @@ struct Shared {
     addresses: String,
     /// Values that must not be shown.
     hidden: Vec<String>,
-    troubles: Mutex<VecDeque<Trouble>>,
+    /// The last one of each kind.
+    troubles: Mutex<Vec<Trouble>>,
 }
 
 /// An error that the client met by itself, such as a connection that failed.
@@ -72,13 +69,11 @@ impl Context {
 
     pub(super) fn remember(&self, code: RDKafkaErrorCode, reason: &str) {
         let mut troubles = self.troubles();
-        if troubles.len() == REMEMBERED {
-            troubles.pop_front();
-        }
-        troubles.push_back(Trouble { code, reason: self.redacted(reason) });
+        troubles.retain(|trouble| trouble.code != code);
+        troubles.push(Trouble { code, reason: self.redacted(reason) });
     }
 
-    fn troubles(&self) -> MutexGuard<'_, VecDeque<Trouble>> {
+    fn troubles(&self) -> MutexGuard<'_, Vec<Trouble>> {
         self.0.troubles.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

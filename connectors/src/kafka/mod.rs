@@ -6,12 +6,19 @@ mod admin;
 mod batch;
 mod client;
 mod cluster;
+mod record;
 mod secret;
 mod sink;
+mod source;
 mod topics;
 mod trouble;
 
 pub use admin::Admin;
 pub use cluster::Kafka;
+pub use record::{KafkaHeader, KafkaRecord, KafkaRecordRef, KafkaTimestamp, TimestampKind};
 pub use secret::Secret;
 pub use sink::{Draft, KafkaEffect, KafkaOutput, KafkaSink};
+pub use source::{
+    ByRecord, Decode, DecodeRecord, KafkaPosition, KafkaSource, KafkaTopic, OnDataLoss, Records,
+    Start, Tombstones, Values, ValuesDecoder,
+};

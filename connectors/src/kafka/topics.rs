@@ -19,7 +19,7 @@ use super::trouble::{code_of, explain, is_hopeless};
 /// How long an answer is waited for. A job that cannot start says so within 30 seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A topic that is not there may have been created a moment ago.
-const PATIENCE_WITH_MISSING: Duration = Duration::from_secs(3);
+const MISSING: Duration = Duration::from_secs(3);
 /// A request, after which is looked at what the client has met.
 const SLICE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(100);
@@ -47,7 +47,8 @@ pub(super) struct Topics {
     consumer: BaseConsumer<Context>,
     context: Context,
     clock: SystemClock,
-    patience: Duration,
+    /// How long an absent topic is waited for.
+    missing: Duration,
 }
 
 impl Topics {
@@ -67,13 +68,13 @@ impl Topics {
         config.remove("group.id");
         let made = BaseConsumer::from_config_and_context(&config, context.clone());
         let consumer = made.map_err(|error| explain("make a client", &error, &context))?;
-        Ok(Topics { consumer, context, clock: SystemClock::default(), patience: PATIENCE })
+        Ok(Topics { consumer, context, clock: SystemClock::default(), missing: MISSING })
     }
 
-    /// The same, but waiting no longer than this for an answer.
+    /// The same, but a topic has to be missing for so long to be believed to be.
     #[must_use]
-    pub(super) fn patience(mut self, patience: Duration) -> Topics {
-        self.patience = patience;
+    pub(super) fn expecting(mut self, missing: Duration) -> Topics {
+        self.missing = missing;
         self
     }
 
@@ -87,7 +88,7 @@ impl Topics {
     /// The topic, if it is there.
     pub(super) fn find(&self, topic: &str) -> Result<Option<Described>> {
         let doing = format!("read topic `{topic}`");
-        match batch::describe(self.consumer.client(), topic, self.patience) {
+        match batch::describe(self.consumer.client(), topic, SLICE) {
             Ok(found) => Ok(Some(found)),
             Err(error) if is_missing(&error) => Ok(None),
             Err(error) => {
@@ -136,7 +137,7 @@ impl Topics {
     fn ask<T>(&self, doing: &str, ask: impl Fn(Duration) -> KafkaResult<T>) -> Result<T> {
         let started_ms = self.clock.monotonic_ms();
         loop {
-            let error = match ask(SLICE.min(self.patience)) {
+            let error = match ask(SLICE) {
                 Ok(answer) => {
                     self.context.forget();
                     return Ok(answer);
@@ -145,8 +146,8 @@ impl Topics {
             };
             let passed = Duration::from_millis(self.clock.monotonic_ms() - started_ms);
             self.listen();
-            let wait = if is_missing(&error) { PATIENCE_WITH_MISSING } else { self.patience };
-            if passed >= wait.min(self.patience) || self.is_hopeless(&error) {
+            let wait = if is_missing(&error) { self.missing } else { PATIENCE };
+            if passed >= wait || self.is_hopeless(&error) {
                 return Err(explain(doing, &error, &self.context));
             }
         }
@@ -166,7 +167,7 @@ impl Topics {
     }
 }
 
-fn is_missing(error: &KafkaError) -> bool {
+pub(super) fn is_missing(error: &KafkaError) -> bool {
     use RDKafkaErrorCode::{
         UnknownPartition, UnknownTopic, UnknownTopicId, UnknownTopicOrPartition,
     };

@@ -77,7 +77,8 @@ fn is_waiting_in_vain(code: Code) -> bool {
 }
 
 pub(super) fn is_worth_remembering(code: Code) -> bool {
-    !matches!(code, Code::NoError | Code::PartitionEOF)
+    // A group is of no concern to what is read and written.
+    !matches!(code, Code::NoError | Code::PartitionEOF | Code::GroupAuthorizationFailed)
 }
 
 /// How much a code says about why nothing works; waiting does not help against those above 2.
@@ -96,20 +97,22 @@ pub(super) fn is_hopeless(code: Code) -> bool {
 }
 
 fn meaning(code: Code) -> Meaning {
-    use ErrorKind::{Corrupt, Fenced, Invalid, Unavailable};
-    let (kind, found, advice) = match code {
+    let (kind, found, advice) = refusal(code).unwrap_or_else(|| trouble(code));
+    Meaning { kind, found, advice }
+}
+
+/// Somebody has to change something.
+fn refusal(code: Code) -> Option<(ErrorKind, &'static str, &'static str)> {
+    let (found, advice) = match code {
         Code::Authentication | Code::SaslAuthenticationFailed => (
-            Invalid,
             "the broker does not accept who we say we are",
             "check `sasl.username`, `sasl.password` and `sasl.mechanism`",
         ),
         Code::UnsupportedSASLMechanism | Code::IllegalSASLState => (
-            Invalid,
             "the broker does not know this way of saying who we are",
             "check `security.protocol` and `sasl.mechanism` against its listener",
         ),
         Code::SSL => (
-            Invalid,
             "no TLS connection comes about",
             "check `security.protocol`, the port and the certificates (`ssl.ca.location`)",
         ),
@@ -118,7 +121,6 @@ fn meaning(code: Code) -> Meaning {
         | Code::ClusterAuthorizationFailed
         | Code::TransactionalIdAuthorizationFailed
         | Code::DelegationTokenAuthorizationFailed => (
-            Invalid,
             "the user of this job has no right to do that",
             "grant it (kafka-acls), or use another user",
         ),
@@ -127,30 +129,34 @@ fn meaning(code: Code) -> Meaning {
         | Code::UnknownPartition
         | Code::UnknownTopicId
         | Code::InvalidTopic => (
-            Invalid,
             "there is no such topic",
             "create it, or correct its name or the address of the cluster",
         ),
         Code::MessageSizeTooLarge | Code::InvalidMessageSize => (
-            Invalid,
             "a record is larger than the topic takes",
             "raise `max.message.bytes` of the topic, or write smaller records",
         ),
         Code::InvalidTransactionTimeout => (
-            Invalid,
             "the time-out of a transaction is longer than the broker allows",
             "lower it, or raise `transaction.max.timeout.ms` of the broker",
         ),
+        Code::TopicAlreadyExists => ("it exists already", "use it, or another name"),
         Code::InvalidConfig
         | Code::InvalidRequest
         | Code::PolicyViolation
         | Code::InvalidReplicationFactor
         | Code::InvalidPartitions
         | Code::UnsupportedVersion
-        | Code::UnsupportedFeature
-        | Code::TopicAlreadyExists => {
-            (Invalid, "the broker refuses that", "change what it complains of")
-        }
+        | Code::UnsupportedFeature => ("that is refused", "change what is complained of"),
+        _ => return None,
+    };
+    Some((ErrorKind::Invalid, found, advice))
+}
+
+/// It may pass.
+fn trouble(code: Code) -> (ErrorKind, &'static str, &'static str) {
+    use ErrorKind::{Corrupt, Fenced, Unavailable};
+    match code {
         Code::ProducerFenced | Code::InvalidProducerEpoch | Code::Fenced => (
             Fenced,
             "another run of this job has taken over",
@@ -159,7 +165,7 @@ fn meaning(code: Code) -> Meaning {
         Code::BadMessage | Code::InvalidMessage | Code::BadCompression | Code::NotImplemented => (
             Corrupt,
             "what the broker sent cannot be decoded",
-            "look at the log of the topic there, or at how its producers compress",
+            "look at its log, or at how producers compress",
         ),
         _ if is_waiting_in_vain(code) || code == Code::Resolve => (
             Unavailable,
@@ -167,8 +173,7 @@ fn meaning(code: Code) -> Meaning {
             "check that it runs, and that host and port are those of its listener",
         ),
         _ => (Unavailable, "the broker has trouble of its own", "look at its log, or try again"),
-    };
-    Meaning { kind, found, advice }
+    }
 }
 
 #[cfg(test)]

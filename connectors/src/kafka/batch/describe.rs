@@ -3,13 +3,15 @@
 #![allow(unsafe_code, reason = "the bindings are the only way to `DescribeTopics`")]
 
 use std::ffi::{CStr, CString, c_char};
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use std::time::Duration;
 
 use rdkafka::bindings as native;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::{KafkaError, KafkaResult};
 use rdkafka::types::RDKafkaErrorCode;
+
+use super::owned::Owned;
 
 /// A topic as the cluster describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,31 +117,5 @@ fn check(code: RDKafkaErrorCode) -> KafkaResult<()> {
     match code {
         RDKafkaErrorCode::NoError => Ok(()),
         code => Err(KafkaError::AdminOp(code)),
-    }
-}
-
-/// Something of librdkafka's that is destroyed once.
-struct Owned<T> {
-    ptr: *mut T,
-    destroy: unsafe extern "C" fn(*mut T),
-}
-
-impl<T> Owned<T> {
-    /// # Safety
-    ///
-    /// The pointer is null, or nobody else destroys what it points to, and `destroy` is how.
-    unsafe fn new(ptr: *mut T, destroy: unsafe extern "C" fn(*mut T)) -> Option<Owned<T>> {
-        (!ptr::eq(ptr, ptr::null_mut())).then_some(Owned { ptr, destroy })
-    }
-
-    fn ptr(&self) -> *mut T {
-        self.ptr
-    }
-}
-
-impl<T> Drop for Owned<T> {
-    fn drop(&mut self) {
-        // SAFETY: `new` was promised that this is how it is destroyed, and by us alone.
-        unsafe { (self.destroy)(self.ptr) }
     }
 }

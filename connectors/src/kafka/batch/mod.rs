@@ -4,8 +4,11 @@
 //! Everything `unsafe` of this package is in here, each block with the reason why it holds. Nothing
 //! unsafe leaves: the types given out own what they point to.
 
+mod consume;
 mod describe;
+mod owned;
 mod produce;
 
+pub(super) use consume::{Message, PartitionQueue, Taken};
 pub(super) use describe::{Described, describe};
 pub(super) use produce::{Entry, Outbox};

@@ -1,0 +1,62 @@
+//! What waits for answers, away from the worker's thread.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use isochrone_engine::{Error, Result};
+
+/// One question, asked on a thread of its own.
+pub(super) struct Inquiry<T>(Receiver<Result<T>>);
+
+impl<T: Send + 'static> Inquiry<T> {
+    pub(super) fn start(ask: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Inquiry<T>> {
+        let (sender, receiver) = channel();
+        spawn("kafka-inquiry", move || {
+            // Whoever asked may have gone.
+            let _ = sender.send(ask());
+        })?;
+        Ok(Inquiry(receiver))
+    }
+
+    /// The answer, once it is there.
+    pub(super) fn answer(&self) -> Option<Result<T>> {
+        match self.0.try_recv() {
+            Ok(answer) => Some(answer),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                Some(Err(Error::internal("a question to Kafka was not asked to its end")))
+            }
+        }
+    }
+}
+
+/// Does something at once and then every so often on a thread of its own, until this is dropped.
+/// Dropping it does not wait for that.
+pub(super) struct Ticker(#[expect(dead_code, reason = "dropped to stop")] Sender<()>);
+
+impl Ticker {
+    pub(super) fn start(
+        every: Duration,
+        mut tick: impl FnMut() + Send + 'static,
+    ) -> Result<Ticker> {
+        let (sender, receiver) = channel();
+        spawn("kafka-watch", move || {
+            loop {
+                tick();
+                match receiver.recv_timeout(every) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                }
+            }
+        })?;
+        Ok(Ticker(sender))
+    }
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+    spawned.map(drop).map_err(|error| {
+        Error::unavailable("a thread that asks Kafka could not be started").with_source(error)
+    })
+}

@@ -1,0 +1,311 @@
+//! Reads one partition.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use isochrone_engine::connector::{Batch, Malformed, Poll, Reader};
+use isochrone_engine::{Error, ErrorKind, Result};
+use rdkafka::error::RDKafkaErrorCode as Code;
+
+use super::background::Inquiry;
+use super::consumer::Shared;
+use super::decode::DecodeRecord;
+use super::loss::{self, Found, Standing};
+use super::position::KafkaPosition;
+use super::settings::OnDataLoss;
+use crate::kafka::batch::{Message, PartitionQueue, Taken};
+use crate::kafka::record::KafkaRecordRef;
+
+/// Longest piece of malformed input handed on.
+const RAW_BYTES_MAX: usize = 4096;
+/// How long to rest when there is nothing, growing.
+const REST_US: std::ops::RangeInclusive<u64> = 500..=8_000;
+/// The same error at the same offset so many times is not going to pass.
+const REPEATS_MAX: u32 = 20;
+/// So many times may the client say that an offset is not there which is.
+const DISPUTES_MAX: u32 = 3;
+
+/// The reader of one partition.
+pub(super) struct KafkaReader<D> {
+    shared: Rc<Shared>,
+    partition: i32,
+    position: KafkaPosition,
+    decoder: D,
+    step: Step,
+    /// Of what is known of the topic.
+    version: u64,
+    rest_us: u64,
+    repeats: Repeats,
+    disputes: u32,
+}
+
+/// What is being done.
+enum Step {
+    /// Waiting until it is known which topic this is.
+    Identifying,
+    /// Waiting to hear what the partition has.
+    Asking(Inquiry<Found>),
+    Reading(PartitionQueue),
+    Finished,
+}
+
+/// An error that came again without any progress in between.
+#[derive(Default)]
+struct Repeats {
+    last: Option<(Code, i64)>,
+    count: u32,
+}
+
+impl<D: DecodeRecord> KafkaReader<D> {
+    pub(super) fn new(
+        shared: Rc<Shared>,
+        partition: i32,
+        mut position: KafkaPosition,
+        decoder: D,
+    ) -> Self {
+        // An end that was reached, or is not asked for now, is none: there is more to read.
+        if !shared.settings.until_end || position.is_at_end() {
+            position.end = None;
+        }
+        KafkaReader {
+            shared,
+            partition,
+            position,
+            decoder,
+            step: Step::Identifying,
+            version: 0,
+            rest_us: *REST_US.start(),
+            repeats: Repeats::default(),
+            disputes: 0,
+        }
+    }
+
+    /// The next step, once what is waited for is there.
+    fn advance(&mut self) -> Result<Option<Step>> {
+        match &self.step {
+            Step::Identifying => self.identify(),
+            Step::Asking(inquiry) => match inquiry.answer() {
+                None => Ok(None),
+                Some(Ok(found)) => self.settle(&found).map(Some),
+                // The broker may be away for a while.
+                Some(Err(error)) if error.kind() == ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "asking again");
+                    self.ask().map(Some)
+                }
+                Some(Err(error)) => Err(error),
+            },
+            Step::Reading(_) if self.version != self.shared.identity.version() => self.identify(),
+            Step::Reading(_) | Step::Finished => Ok(None),
+        }
+    }
+
+    /// Looks at what is known of the topic: begins, or goes on, or asks for more.
+    fn identify(&mut self) -> Result<Option<Step>> {
+        let version = self.shared.identity.version();
+        let Some(topic) = self.shared.identity.topic()? else { return Ok(None) };
+        self.version = version;
+        let fits =
+            !loss::is_other_topic(&self.position, &topic) && self.partition < topic.partitions;
+        let has_end = self.position.end.is_some() || !self.shared.settings.until_end;
+        match self.step {
+            Step::Reading(_) if fits => Ok(None),
+            _ if fits && has_end => {
+                // Positions written before the identity was known learn it here.
+                self.position.topic_id = self.position.topic_id.take().or(topic.id);
+                self.read().map(Some)
+            }
+            _ => self.ask().map(Some),
+        }
+    }
+
+    fn ask(&self) -> Result<Step> {
+        Ok(Step::Asking(self.shared.inquire(self.partition)?))
+    }
+
+    fn read(&self) -> Result<Step> {
+        if self.position.is_at_end() {
+            return Ok(Step::Finished);
+        }
+        let KafkaPosition { next, leader_epoch, .. } = self.position;
+        Ok(Step::Reading(self.shared.assign(self.partition, next, leader_epoch)?))
+    }
+
+    /// Decides, knowing what the partition has.
+    fn settle(&mut self, found: &Found) -> Result<Step> {
+        let standing = loss::standing(&self.position, found);
+        let stopped = || Err(loss::stopped(&self.place(), &self.position, standing));
+        match (standing, self.shared.settings.on_data_loss) {
+            (Standing::Fits, _) if self.disputes > DISPUTES_MAX => return stopped(),
+            (Standing::Fits, _) => {}
+            (Standing::CutBack { .. }, _) | (_, OnDataLoss::Stop) => return stopped(),
+            (Standing::Expired { lost, low }, OnDataLoss::ContinueFromEarliest) => {
+                self.give_up(low, lost, standing);
+            }
+            (Standing::Recreated { low }, OnDataLoss::ContinueFromEarliest) => {
+                self.give_up(low, 0, standing);
+                self.position.topic_id.clone_from(&found.topic.id);
+                self.position.leader_epoch = None;
+                self.position.end = None;
+            }
+            (Standing::Gone, OnDataLoss::ContinueFromEarliest) => {
+                self.give_up(self.position.next, 0, standing);
+                return Ok(Step::Finished);
+            }
+        }
+        if self.shared.settings.until_end && self.position.end.is_none() {
+            self.position.end = found.offsets.map(|offsets| offsets.high);
+        }
+        self.read()
+    }
+
+    /// Goes on without what is lost.
+    fn give_up(&mut self, next: i64, lost: u64, standing: Standing) {
+        let why = loss::stopped(&self.place(), &self.position, standing);
+        tracing::warn!(lost, next, "{why}; the source continues");
+        self.position.next = next;
+        self.position.lost += lost;
+        self.position.losses += 1;
+    }
+
+    /// Takes what was fetched.
+    fn take(&mut self, batch: &mut Batch<D::Item>, max: usize) -> Result<usize> {
+        let KafkaReader { step, decoder, position, shared, .. } = self;
+        let Step::Reading(queue) = step else { return Ok(0) };
+        let topic = shared.settings.topic.as_str();
+        let mut failed = None;
+        let mut progressed = false;
+        let count = queue.take(max, |taken| match taken {
+            Taken::Record(message) => {
+                let offset = message.offset();
+                if offset < position.next {
+                    return;
+                }
+                if position.end.is_some_and(|end| offset >= end) {
+                    position.pass(offset);
+                    return;
+                }
+                let record = KafkaRecordRef { message, topic };
+                match decoder.decode(&record) {
+                    Ok(Some(item)) => batch.items.push(item),
+                    Ok(None) => {}
+                    Err(reason) => batch.malformed.push(malformed(topic, message, reason)),
+                }
+                position.next = offset + 1;
+                position.leader_epoch = message.leader_epoch();
+                progressed = true;
+            }
+            // Offsets without records lie in between: of transactions, or compacted away.
+            Taken::End(next) => {
+                position.pass(next);
+                progressed = true;
+            }
+            Taken::Failed { code, offset, reason } => failed = Some((code, offset, reason)),
+        });
+        if progressed {
+            self.repeats = Repeats::default();
+            self.disputes = 0;
+        }
+        if let Some((code, offset, reason)) = failed {
+            self.fail(code, offset, &reason)?;
+        }
+        Ok(count)
+    }
+
+    /// What the client says instead of a record.
+    fn fail(&mut self, code: Code, offset: i64, reason: &str) -> Result<()> {
+        let place = self.place();
+        match code {
+            Code::AutoOffsetReset | Code::OffsetOutOfRange => {
+                self.disputes += 1;
+                self.step = self.ask()?;
+            }
+            // What became of the topic?
+            Code::UnknownTopicOrPartition
+            | Code::UnknownTopic
+            | Code::UnknownPartition
+            | Code::UnknownTopicId => self.step = self.ask()?,
+            Code::LogTruncation => {
+                let standing = Standing::CutBack { missing: self.position.next.abs_diff(offset) };
+                return Err(loss::stopped(&place, &self.position, standing));
+            }
+            // IMPORTANT: librdkafka would go on behind them.
+            Code::BadMessage
+            | Code::InvalidMessage
+            | Code::BadCompression
+            | Code::NotImplemented
+            | Code::MessageSizeTooLarge
+            | Code::UnsupportedCompressionType
+            | Code::Underflow => {
+                return Err(Error::corrupt(format!(
+                    "{place}, offset {offset}: what the broker sent cannot be decoded ({reason}); \
+                     if it comes again, look at the broker's log, or at how its producer compresses"
+                )));
+            }
+            Code::TopicAuthorizationFailed => {
+                return Err(Error::invalid(format!(
+                    "{place}: the user of this job has no right to read it; grant `Read` on the \
+                     topic (kafka-acls), or use another user"
+                )));
+            }
+            code => {
+                let again = self.repeats.last == Some((code, offset));
+                self.repeats.count = if again { self.repeats.count + 1 } else { 1 };
+                self.repeats.last = Some((code, offset));
+                tracing::debug!(place, offset, %code, reason, "the client could not fetch");
+                if self.repeats.count > REPEATS_MAX {
+                    return Err(Error::unavailable(format!(
+                        "{place}, offset {offset}: reading fails again and again: {reason} ({code})"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn rest(&mut self) -> Poll {
+        let retry_after = Duration::from_micros(self.rest_us);
+        self.rest_us = (self.rest_us * 2).min(*REST_US.end());
+        Poll::Idle { retry_after }
+    }
+
+    fn place(&self) -> String {
+        format!("topic {}, partition {}", self.shared.settings.topic, self.partition)
+    }
+}
+
+impl<D: DecodeRecord> Reader<D::Item, KafkaPosition> for KafkaReader<D> {
+    fn poll(&mut self, batch: &mut Batch<D::Item>, max: usize) -> Result<Poll> {
+        self.shared.listen()?;
+        if let Some(step) = self.advance()? {
+            self.step = step;
+        }
+        let count = self.take(batch, max.max(1))?;
+        if self.position.is_at_end() && matches!(self.step, Step::Reading(_)) {
+            self.step = Step::Finished;
+        }
+        if matches!(self.step, Step::Finished) {
+            return Ok(Poll::Finished);
+        }
+        if count == 0 {
+            return Ok(self.rest());
+        }
+        self.shared.works();
+        self.rest_us = *REST_US.start();
+        Ok(Poll::Ready)
+    }
+
+    fn position(&self) -> KafkaPosition {
+        self.position.clone()
+    }
+}
+
+#[cold]
+fn malformed(topic: &str, message: Message<'_>, reason: String) -> Malformed {
+    let (partition, offset) = (message.partition(), message.offset());
+    let value = message.value().unwrap_or_default();
+    Malformed {
+        place: format!("topic {topic}, partition {partition}, offset {offset}"),
+        reason,
+        raw: value[..value.len().min(RAW_BYTES_MAX)].to_vec(),
+    }
+}

@@ -1,0 +1,168 @@
+//! What records become: keys, headers, timestamps, tombstones, and what cannot be decoded.
+
+use std::time::Duration;
+
+use isochrone_connectors::format::Csv;
+use isochrone_connectors::kafka::{
+    KafkaHeader, KafkaRecord, KafkaRecordRef, KafkaTimestamp, TimestampKind, Tombstones,
+};
+use isochrone_engine::connector::{Malformed, Source, SourceExt};
+use isochrone_engine::time::EventTime;
+
+use crate::support::*;
+
+/// The only partition of a topic, read to its end.
+fn read<S>(source: S) -> (Vec<S::Item>, Vec<Malformed>)
+where
+    S: Source<Position = isochrone_connectors::kafka::KafkaPosition>,
+{
+    let split = discover(&source).remove(0);
+    let batch = read_split(&source, &split);
+    (batch.items, batch.malformed)
+}
+
+fn value(value: &str) -> Sent<'_> {
+    Sent { value: Some(value), ..Sent::default() }
+}
+
+#[test]
+fn a_record_has_key_value_headers_timestamp_and_place() {
+    let topic = Topic::new("record", 1);
+    topic.send_records(
+        0,
+        [
+            Sent {
+                key: Some("account"),
+                value: Some("value"),
+                headers: vec![
+                    ("trace", Some("1")),
+                    ("empty", Some("")),
+                    ("none", None),
+                    ("trace", Some("2")),
+                ],
+                timestamp_ms: Some(1_234_567),
+            },
+            Sent { key: Some(""), value: Some(""), timestamp_ms: Some(8), ..Sent::default() },
+            Sent { key: Some("gone"), value: None, timestamp_ms: Some(9), ..Sent::default() },
+            Sent { key: None, value: Some("x"), timestamp_ms: Some(7), ..Sent::default() },
+        ],
+    );
+    let source = topic.source().until_end(true).records();
+    let source = source.event_time(KafkaRecord::event_time, Duration::ZERO);
+    let bytes = |text: &str| Some(text.as_bytes().to_vec());
+    let header = |name: &str, value: Option<&str>| KafkaHeader {
+        name: name.to_owned(),
+        value: value.and_then(bytes),
+    };
+    let record = |offset, key, value, ms, headers| KafkaRecord {
+        key,
+        value,
+        headers,
+        timestamp: Some(KafkaTimestamp { ms, kind: TimestampKind::Create }),
+        topic: topic.name.clone(),
+        partition: 0,
+        offset,
+    };
+    let headers = vec![
+        header("trace", Some("1")),
+        header("empty", Some("")),
+        header("none", None),
+        header("trace", Some("2")),
+    ];
+    let expected = [
+        record(0, bytes("account"), bytes("value"), 1_234_567, headers),
+        record(1, bytes(""), bytes(""), 8, vec![]),
+        record(2, bytes("gone"), None, 9, vec![]),
+        record(3, None, bytes("x"), 7, vec![]),
+    ];
+    assert_eq!(Source::event_time(&source, &expected[0]), Some(EventTime(1_234_567)));
+    let (items, malformed) = read(source);
+    assert_eq!(items, expected);
+    assert_eq!(malformed, []);
+}
+
+#[test]
+fn a_timestamp_says_whose_clock_it_is_of() {
+    let topic = Topic::with("append", 1, &[("message.timestamp.type", "LogAppendTime")]);
+    topic.send_records(0, [Sent { value: Some("x"), timestamp_ms: Some(5), ..Sent::default() }]);
+    let (items, _) = read(topic.source().until_end(true).records());
+    let timestamp = items[0].timestamp.unwrap();
+    assert_eq!(timestamp.kind, TimestampKind::LogAppend);
+    assert!(timestamp.ms > 1_600_000_000_000, "the broker's clock, not 5: {timestamp:?}");
+}
+
+#[test]
+fn a_function_sees_all_of_a_record_and_may_pass_it_over() {
+    let topic = Topic::new("function", 1);
+    let record = |key, value, kind| Sent {
+        key: Some(key),
+        value,
+        headers: vec![("kind", Some("old")), ("kind", Some(kind))],
+        timestamp_ms: Some(70),
+    };
+    topic.send_records(
+        0,
+        [
+            record("a", Some("1"), "open"),
+            record("b", Some("2"), "ignored"),
+            record("a", None, "close"),
+            record("c", Some("3"), "?"),
+        ],
+    );
+    let source = topic.source().until_end(true).decode_record(|record: &KafkaRecordRef<'_>| {
+        let text = |bytes: Option<&[u8]>| bytes.map(|b| String::from_utf8_lossy(b).into_owned());
+        match record.header("kind") {
+            Some(b"ignored") => Ok(None),
+            Some(b"?") => Err("of no kind".to_owned()),
+            _ => Ok(Some((text(record.key()), text(record.value()), record.event_time()))),
+        }
+    });
+    let (items, malformed) = read(source);
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(items, [(some("a"), some("1"), EventTime(70)), (some("a"), None, EventTime(70))]);
+    assert_eq!(
+        malformed,
+        [Malformed {
+            place: format!("topic {}, partition 0, offset 3", topic.name),
+            reason: "of no kind".to_owned(),
+            raw: b"3".to_vec(),
+        }]
+    );
+}
+
+#[test]
+fn a_tombstone_is_malformed_to_a_format_or_is_skipped() {
+    let topic = Topic::new("tombstone", 1);
+    topic.send_records(0, [value("1"), Sent { key: Some("k"), ..Sent::default() }, value("3")]);
+    let (items, malformed) = read(topic.source().until_end(true).json::<u32>());
+    assert_eq!(items, [1, 3]);
+    assert_eq!(malformed.len(), 1);
+    assert_eq!(malformed[0].place, format!("topic {}, partition 0, offset 1", topic.name));
+    assert!(malformed[0].reason.starts_with("a tombstone: it has no value"), "{malformed:?}");
+    assert_eq!(malformed[0].raw, b"");
+    let skipping = topic.source().until_end(true).tombstones(Tombstones::Skip).json::<u32>();
+    assert_eq!(read(skipping), (vec![1, 3], vec![]));
+}
+
+#[test]
+fn what_does_not_decode_is_malformed_with_its_place_and_its_bytes() {
+    let topic = Topic::new("poison", 1);
+    let long = format!("{{\"{}", "x".repeat(5000));
+    topic.send_records(0, [value("1"), value("one"), value("2"), value(&long), value("3")]);
+    let (items, malformed) = read(topic.source().until_end(true).json::<u32>());
+    assert_eq!(items, [1, 2, 3]);
+    let places: Vec<&str> = malformed.iter().map(|piece| piece.place.as_str()).collect();
+    let place = |offset| format!("topic {}, partition 0, offset {offset}", topic.name);
+    assert_eq!(places, [place(1), place(3)]);
+    assert_eq!(malformed[0].raw, b"one");
+    assert_eq!(malformed[0].reason, "expected value at column 1");
+    assert_eq!(malformed[1].raw, &long.as_bytes()[..4096]);
+}
+
+#[test]
+fn a_format_with_a_header_is_refused() {
+    let topic = Topic::new("csv", 1);
+    let source = topic.source().format(Csv::<(String, u32)>::default());
+    let error = source.open(discover(&source).remove(0)).err().unwrap();
+    assert!(error.to_string().contains("a record of Kafka has nothing above it"), "{error}");
+}
