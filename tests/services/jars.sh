@@ -28,12 +28,13 @@ fetch() {
     }
     echo "fetching the jars of $name through Maven, once, into $jars" >&2
     rm -rf "$part"
-    # To standard error, because standard output is this script's answer.
-    timeout --kill-after=10s 10m mvn --quiet --batch-mode -Dstyle.color=never --file "$pom" dependency:copy-dependencies \
-        -DincludeScope=runtime -DoutputDirectory="$part" >&2 || {
+    timeout --kill-after=10s 10m mvn --quiet --batch-mode --file "$pom" dependency:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$part" > "$part.log" 2>&1 || {
+        cat "$part.log" >&2
         echo "Maven could not fetch the jars of $name; what it said stands above" >&2
         return 1
     }
+    rm "$part.log"
     cp "$pom" "$part/pom.xml"
     (cd "$part" && sha256sum -- *.jar > SHA256SUMS && sync -f SHA256SUMS)
     rm -rf "$jars"
