@@ -331,7 +331,9 @@ mod tests {
         let book = Book { path: folder.path().join("book.json") };
         let open = |generation, from| {
             let mut keeper = BookKeeper { book: book.clone(), generation };
-            keeper.recover(Recovery { pending: vec![], from, renamed_from: None, is_new: false }).unwrap();
+            keeper
+                .recover(Recovery { pending: vec![], from, renamed_from: None, is_new: false })
+                .unwrap();
             keeper
         };
         let page = |epoch| Page { epoch, worker: 0, entries: vec![] };

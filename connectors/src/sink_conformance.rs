@@ -80,7 +80,8 @@ where
     ) -> Box<dyn Committer<S::Effect>> {
         let sink = (self.make)();
         let mut committer = sink.committer(&context(generation, 0)).expect("a committer opens");
-        let recovery = Recovery { pending, from: from.map(Epoch), renamed_from: None, is_new: false };
+        let recovery =
+            Recovery { pending, from: from.map(Epoch), renamed_from: None, is_new: false };
         committer.recover(recovery).expect("a run recovers");
         committer
     }

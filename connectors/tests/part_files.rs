@@ -275,7 +275,8 @@ fn a_part_that_a_reader_has_taken_does_not_stop_a_restart() {
 
     // In a folder that is not the same one, such as an empty mount point, nothing is proved.
     fs::remove_file(folder.path().join(".isochrone-owner")).unwrap();
-    let recovery = Recovery { pending: vec![part], from: Some(Epoch(2)), renamed_from: None, is_new: false };
+    let recovery =
+        Recovery { pending: vec![part], from: Some(Epoch(2)), renamed_from: None, is_new: false };
     let elsewhere = TempDir::new().unwrap();
     let mut committer = text(elsewhere.path()).committer(&context(3, 0)).unwrap();
     assert_eq!(committer.recover(recovery).unwrap_err().kind(), ErrorKind::Corrupt);
@@ -294,7 +295,8 @@ fn parts_that_will_be_written_again_are_set_aside_never_deleted() {
         })
         .collect();
     committer.commit(&parts).unwrap();
-    let back = |pending| Recovery { pending, from: Some(Epoch(2)), renamed_from: None, is_new: false };
+    let back =
+        |pending| Recovery { pending, from: Some(Epoch(2)), renamed_from: None, is_new: false };
     let mut committer = sink.committer(&context(2, 0)).unwrap();
     assert_eq!(committer.recover(back(vec![parts[0].clone()])).unwrap().len(), 2);
     assert_eq!(lines(folder.path(), "*.txt"), ["1"]);
@@ -315,7 +317,8 @@ fn a_folder_has_one_sink() {
     recovered(&sink, 2, Vec::new());
     let other = SinkContext { operator: OperatorId::new("other").unwrap(), ..context(1, 0) };
     let start = |renamed_from| {
-        let recovery = Recovery { pending: Vec::new(), from: Some(Epoch(9)), renamed_from, is_new: false };
+        let recovery =
+            Recovery { pending: Vec::new(), from: Some(Epoch(9)), renamed_from, is_new: false };
         sink.committer(&other).unwrap().recover(recovery)
     };
     let error = start(None).unwrap_err();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub const SOON: Duration = Duration::from_secs(60);
 
 /// How long between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
+pub const LOOK_EVERY: Duration = Duration::from_millis(1);
 
 /// Since when.
 #[derive(Clone, Copy)]

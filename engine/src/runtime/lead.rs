@@ -232,7 +232,12 @@ impl Ready {
                 };
                 let pending = pending.iter().map(|pending| pending.effect.clone()).collect();
                 let from = taken.from.as_ref().map(|manifest| manifest.epoch);
-                set_aside.extend(committer.recover(Recovery { pending, from, renamed_from, is_new })?);
+                set_aside.extend(committer.recover(Recovery {
+                    pending,
+                    from,
+                    renamed_from,
+                    is_new,
+                })?);
                 ledger.recovered(*index);
             }
         }

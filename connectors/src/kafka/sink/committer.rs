@@ -58,10 +58,7 @@ impl KafkaCommitter {
         Publisher {
             progress: self.progress.clone(),
             lane,
-            id: format!(
-                "isochrone.{}.{}.{}.{lane}",
-                self.job, self.progress.sink, self.run.origin
-            ),
+            id: format!("isochrone.{}.{}.{}.{lane}", self.job, self.progress.sink, self.run.origin),
             record_max: self.record_max,
             run: self.run.clone(),
             producer: None,
@@ -110,7 +107,13 @@ impl KafkaCommitter {
     }
 
     /// Says that this job publishes for the sink, with so many lanes, unless that is said already.
-    fn claim(&self, first: &mut Publisher, view: &View, nonce: &str, deadline: &Deadline) -> Result<()> {
+    fn claim(
+        &self,
+        first: &mut Publisher,
+        view: &View,
+        nonce: &str,
+        deadline: &Deadline,
+    ) -> Result<()> {
         let lanes = view.lanes().max(self.run.processes);
         if view.claims.last().is_some_and(|claim| claim.lanes >= lanes) {
             return Ok(());
@@ -243,7 +246,8 @@ fn at_once(
 ) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
-        let started: Vec<_> = lanes.iter_mut().map(|lane| scope.spawn(move || work(lane))).collect();
+        let started: Vec<_> =
+            lanes.iter_mut().map(|lane| scope.spawn(move || work(lane))).collect();
         started.into_iter().try_for_each(|lane| {
             lane.join().map_err(|_| Error::internal("a thread that publishes output panicked"))?
         })

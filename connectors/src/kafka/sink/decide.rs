@@ -162,10 +162,18 @@ mod tests {
         let mine = || vec![claim("mine", 2)];
         assert_eq!(refusal(None, &[], &View::default()), None, "a first start");
         assert_eq!(refusal(None, &[], &view(mine(), [])), None, "killed before any checkpoint");
-        assert_eq!(refusal(Some(7), &[effect(7, 0, 1)], &view(mine(), [])), None, "nothing published");
+        assert_eq!(
+            refusal(Some(7), &[effect(7, 0, 1)], &view(mine(), [])),
+            None,
+            "nothing published"
+        );
         let all = view(mine(), [(0, marker(7, 1))]);
         assert_eq!(refusal(Some(7), &[effect(7, 0, 1)], &all), None, "all published");
-        assert_eq!(refusal(Some(9), &[], &View::default()), None, "owes nothing: nothing to double");
+        assert_eq!(
+            refusal(Some(9), &[], &View::default()),
+            None,
+            "owes nothing: nothing to double"
+        );
     }
 
     #[test]

@@ -117,12 +117,7 @@ fn gone() -> Error {
 
 /// Sends until the writer is gone, or something has failed: then nothing may be acknowledged any
 /// more.
-fn send(
-    mut producer: Producer,
-    topic: &str,
-    inbox: &Receiver<Order>,
-    failing: &Sender<Error>,
-) {
+fn send(mut producer: Producer, topic: &str, inbox: &Receiver<Order>, failing: &Sender<Error>) {
     loop {
         let order = match inbox.recv_timeout(LISTEN_EVERY) {
             Ok(order) => order,

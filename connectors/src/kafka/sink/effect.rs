@@ -27,9 +27,7 @@ pub(super) struct Chunk {
 }
 
 /// A place in a lane's output. What is published is everything up to a place, in this order.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Mark {
     pub(super) epoch: u64,
     pub(super) worker: u32,
@@ -77,7 +75,8 @@ pub(super) mod tests {
     use super::*;
 
     pub(in crate::kafka::sink) fn effect(epoch: u64, worker: u32, chunks: usize) -> KafkaEffect {
-        let kept = |n| Kept { name: format!("{epoch}-{worker}-{n}"), bytes: 8, digest: String::new() };
+        let kept =
+            |n| Kept { name: format!("{epoch}-{worker}-{n}"), bytes: 8, digest: String::new() };
         let chunk = |n: usize| Chunk { kept: kept(n), records: 1 };
         KafkaEffect {
             topic: "out".to_owned(),

@@ -82,7 +82,8 @@ impl<T> Encoder<T> {
     }
 
     fn key_text(&self) -> String {
-        let key = self.draft.key_bytes().map(|key| String::from_utf8_lossy(&key[..key.len().min(80)]));
+        let key =
+            self.draft.key_bytes().map(|key| String::from_utf8_lossy(&key[..key.len().min(80)]));
         key.map_or("without a key".to_owned(), |key| format!("key `{key}`"))
     }
 }

@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isochrone_engine::{Error, Result};
 use isochrone_engine::time::{Clock, SystemClock};
+use isochrone_engine::{Error, Result};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;

@@ -350,11 +350,10 @@ mod tests {
             next = group.next;
             taken.push(group.pieces);
         }
-        assert_eq!(taken, [
-            vec![(0, 0..2), (1, 0..1), (2, 0..1)],
-            vec![(2, 1..2)],
-            vec![(2, 2..3)],
-        ]);
+        assert_eq!(
+            taken,
+            [vec![(0, 0..2), (1, 0..1), (2, 0..1)], vec![(2, 1..2)], vec![(2, 2..3)],]
+        );
         assert!(group(&[], (0, 0)).is_none());
     }
 }

@@ -36,9 +36,15 @@ pub(super) struct PartWriter<T> {
 
 /// A piece of the epoch that is being written.
 enum Piece {
-    Here { bytes: Arc<Vec<u8>>, records: u64 },
+    Here {
+        bytes: Arc<Vec<u8>>,
+        records: u64,
+    },
     /// On its way.
-    There { answer: Receiver<Answer>, records: u64 },
+    There {
+        answer: Receiver<Answer>,
+        records: u64,
+    },
     Durable(Chunk),
 }
 
