@@ -5,13 +5,15 @@
 //! cargo run --release --example account_risk -- --input examples/data/purchases.csv --output out --store state
 //! ```
 
+mod ends;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use isochrone::connector::{Malformed, OnMalformed};
+use ends::{End, KafkaFlags};
+use isochrone::connector::{Malformed, OnMalformed, Source};
 use isochrone::prelude::*;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -65,9 +67,9 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
 /// The job.
 fn account_risk(flow: &Flow<'_>, args: &Args) -> Result<()> {
     let levels = args.levels;
-    let purchases = args.purchases(flow);
+    let purchases = args.purchases(flow)?;
 
-    purchases
+    let assessments = purchases
         .key_by(|purchase| purchase.event_id.clone())
         .dedup("seen", DAY * args.remember_days)
         .key_by(|purchase| purchase.account.clone())
@@ -78,29 +80,31 @@ fn account_risk(flow: &Flow<'_>, args: &Args) -> Result<()> {
             spent.cents += cents;
             let Spent { events, cents } = *spent;
             Assessment { event_id, account, events, cents, level: levels.of(cents) }
-        })
-        .sink("assessments", PartFiles::at(&args.output).json());
-    Ok(())
+        });
+    args.write(&assessments)
 }
 
 /// Watches what accounts spend.
 #[derive(Parser)]
 struct Args {
-    /// Purchases to read: a file, a directory or a glob, of .csv with a header or .jsonl
-    #[arg(long, value_name = "PATH")]
-    input: PathBuf,
-    /// Directory for the assessments, as part-*.jsonl
-    #[arg(long, value_name = "DIR")]
-    output: PathBuf,
-    /// Go on reading when the input grows
+    /// Purchases to read: a file, a directory or a glob, of .csv with a header or .jsonl, or a topic
+    /// of JSON, kafka://host:port/topic
+    #[arg(long, value_name = "PATH|URL")]
+    input: End,
+    /// Directory for the assessments, as part-*.jsonl, or a topic, kafka://host:port/topic
+    #[arg(long, value_name = "DIR|URL")]
+    output: End,
+    /// Go on reading when input files grow
     #[arg(long)]
     follow: bool,
-    /// What is not a purchase: fail, skip it, or write it to a directory of dead letters
-    #[arg(long, value_name = "fail|skip|DIR", default_value = "fail")]
+    /// What is not a purchase: fail, skip it, or write it to a directory or topic of dead letters
+    #[arg(long, value_name = "fail|skip|DIR|URL", default_value = "fail")]
     on_malformed: String,
     /// Days for which an event id is remembered
     #[arg(long, value_name = "DAYS", default_value = "30")]
     remember_days: u32,
+    #[command(flatten)]
+    kafka: KafkaFlags,
     #[command(flatten)]
     levels: Levels,
     #[command(flatten)]
@@ -122,19 +126,64 @@ const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Args {
-    /// The purchases, each at its day. In one file they may be a day out of order.
-    fn purchases<'s>(&self, flow: &Flow<'s>) -> Stream<'s, Purchase> {
-        let files = Files::at(&self.input).follow(self.follow).by_extension::<Purchase>();
-        let purchases = files.event_time(|purchase| purchase.at.into(), DAY);
-        match self.on_malformed.as_str() {
-            "fail" => flow.source("purchases", purchases),
-            "skip" => flow.source("purchases", purchases.on_malformed(OnMalformed::Skip)),
-            folder => {
-                let (good, bad) = flow.source_with_dead_letters("purchases", purchases);
-                bad.map(DeadLetter::from).sink("dead-letters", PartFiles::at(folder).json());
-                good
+    fn purchases<'s>(&self, flow: &Flow<'s>) -> Result<Stream<'s, Purchase>> {
+        match &self.input {
+            End::Path(path) => {
+                self.read(flow, Files::at(path).follow(self.follow).by_extension::<Purchase>())
             }
+            #[cfg(feature = "kafka")]
+            End::Topic(url) => {
+                let (kafka, topic) = self.kafka.open(url)?;
+                self.read(flow, kafka.source(topic).until_end(self.kafka.until_end).json())
+            }
+            #[cfg(not(feature = "kafka"))]
+            End::Topic(url) => ends::without_kafka(url),
         }
+    }
+
+    /// The purchases, each at its day. Within a file or a partition they may be a day out of order.
+    fn read<'s>(
+        &self,
+        flow: &Flow<'s>,
+        source: impl Source<Item = Purchase>,
+    ) -> Result<Stream<'s, Purchase>> {
+        let purchases = source.event_time(|purchase| purchase.at.into(), DAY);
+        let folder = match self.on_malformed.as_str() {
+            "fail" => return Ok(flow.source("purchases", purchases)),
+            "skip" => {
+                return Ok(flow.source("purchases", purchases.on_malformed(OnMalformed::Skip)));
+            }
+            other => other,
+        };
+        let (good, bad) = flow.source_with_dead_letters("purchases", purchases);
+        match folder.parse() {
+            Ok(End::Path(folder)) => {
+                bad.map(DeadLetter::from).sink("dead-letters", PartFiles::at(folder).json());
+            }
+            #[cfg(feature = "kafka")]
+            Ok(End::Topic(url)) => {
+                let (kafka, topic) = self.kafka.open(&url)?;
+                bad.sink("dead-letters", kafka.sink(&topic).dead_letters());
+            }
+            #[cfg(not(feature = "kafka"))]
+            Ok(End::Topic(url)) => return ends::without_kafka(&url),
+        }
+        Ok(good)
+    }
+
+    fn write(&self, assessments: &Stream<'_, Assessment>) -> Result<()> {
+        match &self.output {
+            End::Path(folder) => assessments.sink("assessments", PartFiles::at(folder).json()),
+            #[cfg(feature = "kafka")]
+            End::Topic(url) => {
+                let (kafka, topic) = self.kafka.open(url)?;
+                let sink = kafka.sink(&topic).json().key(|a: &Assessment| &a.account);
+                assessments.sink("assessments", sink);
+            }
+            #[cfg(not(feature = "kafka"))]
+            End::Topic(url) => return ends::without_kafka(url),
+        }
+        Ok(())
     }
 }
 

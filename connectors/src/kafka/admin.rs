@@ -13,7 +13,7 @@ use rdkafka::admin::{
     AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
 };
 use rdkafka::config::FromClientConfigAndContext;
-use rdkafka::error::{KafkaError, KafkaResult};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::topic_partition_list::Offset;
 
 use super::client::Context;
@@ -47,12 +47,31 @@ impl Admin {
     /// Creates a topic with these settings of it; with as many replicas as the broker's default.
     pub fn create(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) -> Result<()> {
         check_topic(topic)?;
+        let made = self.make(topic, partitions, settings);
+        self.told(&format!("create topic `{topic}`"), made)
+    }
+
+    fn make(&self, topic: &str, partitions: i32, settings: &[(&str, &str)]) -> KafkaResult<()> {
         let mut wanted = NewTopic::new(topic, partitions, TopicReplication::Fixed(-1));
         for (key, value) in settings {
             wanted = wanted.set(key, value);
         }
-        let made = wait(self.client.create_topics([&wanted], &options()));
-        self.told(&format!("create topic `{topic}`"), one(made))
+        one(wait(self.client.create_topics([&wanted], &options())))
+    }
+
+    /// Creates a topic, unless there is one of that name: then it stays as it is. Answers whether it
+    /// did.
+    pub fn create_if_missing(
+        &self,
+        topic: &str,
+        partitions: i32,
+        settings: &[(&str, &str)],
+    ) -> Result<bool> {
+        check_topic(topic)?;
+        match self.make(topic, partitions, settings) {
+            Err(KafkaError::AdminOp(RDKafkaErrorCode::TopicAlreadyExists)) => Ok(false),
+            made => self.told(&format!("create topic `{topic}`"), made.map(|()| true)),
+        }
     }
 
     /// Deletes a topic with all its records.

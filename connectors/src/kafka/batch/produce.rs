@@ -7,6 +7,7 @@ use std::ffi::CString;
 use std::ops::Range;
 use std::ptr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rdkafka::bindings as native;
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -83,7 +84,7 @@ impl<C: ProducerContext<DeliveryOpaque = ()>> Outbox<C> {
             self.held.push(bytes.clone());
         }
         let count = i32::try_from(self.batch.len()).map_err(|_| outside())?;
-        let flags = native::RD_KAFKA_MSG_F_PARTITION.cast_signed();
+        let flags = native::RD_KAFKA_MSG_F_PARTITION;
         // SAFETY: `topic` is of this producer, which is alive. The array has `count` messages. Keys
         // are copied by the call; values are read from `bytes`, which `held` keeps, unchanged behind
         // its `Arc`, until nothing is in flight any more (`let_go`) or the client has been destroyed
@@ -91,7 +92,7 @@ impl<C: ProducerContext<DeliveryOpaque = ()>> Outbox<C> {
         unsafe {
             native::rd_kafka_produce_batch(
                 topic,
-                native::RD_KAFKA_PARTITION_UA,
+                UNASSIGNED,
                 flags,
                 self.batch.as_mut_ptr(),
                 count,
@@ -124,7 +125,19 @@ impl<C: ProducerContext<DeliveryOpaque = ()>> Outbox<C> {
         if topic.is_null() {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::UnknownTopic));
         }
-        self.topics.insert(name.to_owned(), Topic(topic));
+        let topic = self.topics.entry(name.to_owned()).or_insert(Topic(topic)).0;
+        // IMPORTANT: a batch for a topic whose partitions the client does not know yet goes to a
+        // partition of its own making, which no transaction can hold.
+        let known = self.producer.client().fetch_metadata(Some(name), METADATA_TIMEOUT);
+        let error = known.and_then(|found| {
+            let topic = found.topics().first();
+            let error = topic.and_then(rdkafka::metadata::MetadataTopic::error);
+            error.map_or(Ok(()), |code| Err(KafkaError::MetadataFetch(code.into())))
+        });
+        if let Err(error) = error {
+            self.topics.remove(name);
+            return Err(error);
+        }
         Ok(topic)
     }
 }
@@ -133,6 +146,10 @@ impl<C: ProducerContext<DeliveryOpaque = ()>> Outbox<C> {
 // the scratch batch points to is of the last call and is never followed again.
 unsafe impl<C: ProducerContext<DeliveryOpaque = ()>> Send for Outbox<C> {}
 
+/// No partition for all: each record names its own.
+const UNASSIGNED: i32 = -1;
+/// How long the partitions of a topic are waited for.
+const METADATA_TIMEOUT: Duration = Duration::from_secs(5);
 const NO_ERROR: RDKafkaErrorCode = RDKafkaErrorCode::NoError;
 
 fn code(message: &native::rd_kafka_message_t) -> RDKafkaErrorCode {

@@ -56,7 +56,7 @@ mod writer;
 use std::fmt;
 use std::rc::Rc;
 
-use isochrone_engine::connector::{Committer, Kept, Sink, SinkContext, Writer};
+use isochrone_engine::connector::{Committer, Kept, Malformed, Sink, SinkContext, Writer};
 use isochrone_engine::record::Record;
 use isochrone_engine::{Error, ErrorKind, Result};
 use serde::Serialize;
@@ -155,6 +155,18 @@ impl KafkaOutput {
     pub fn text<T: Record + fmt::Display>(self) -> KafkaSink<T> {
         self.record(|item: &T, draft| {
             draft.value(item.to_string());
+            Ok(())
+        })
+    }
+
+    /// Writes pieces of input that are no records, as they were found, with where and why in the
+    /// headers `place` and `reason`.
+    pub fn dead_letters(self) -> KafkaSink<Malformed> {
+        self.record(|piece: &Malformed, draft| {
+            draft
+                .value(&piece.raw)
+                .header("place", Some(piece.place.as_bytes()))
+                .header("reason", Some(piece.reason.as_bytes()));
             Ok(())
         })
     }

@@ -88,10 +88,8 @@ impl Progress {
             ("segment.ms", "600000"),
             ("retention.ms", "-1"),
         ];
-        admin.create(&self.topic, 1, &settings).or_else(|error| {
-            // Another process may have been faster.
-            if error.to_string().contains("already exists") { Ok(()) } else { Err(error) }
-        })
+        // Another process may have been faster.
+        admin.create_if_missing(&self.topic, 1, &settings).map(drop)
     }
 
     /// The key and value of an entry.

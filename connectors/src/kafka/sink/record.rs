@@ -97,10 +97,6 @@ impl Draft {
         self.value.clone().map(|range| &self.bytes[range])
     }
 
-    pub(super) fn headers(&self) -> Headers<'_> {
-        Headers(&self.headers)
-    }
-
     /// About what the record takes in a broker's batch, in bytes.
     pub(super) fn size(&self) -> usize {
         let of = |range: &Option<Range<usize>>| range.as_ref().map_or(0, Range::len);

@@ -1,0 +1,85 @@
+//! Where an example reads and writes, as its flags say: a path, or a topic `kafka://host:port/topic`.
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use isochrone::prelude::*;
+
+#[cfg(feature = "kafka")]
+use isochrone::connectors::kafka::{Kafka, Secret};
+
+/// One end of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(dead_code, reason = "not every example has two ends")]
+pub(crate) enum End {
+    /// A file, a directory or a glob.
+    Path(PathBuf),
+    /// A URL of a topic.
+    Topic(String),
+}
+
+impl FromStr for End {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<End, Infallible> {
+        Ok(match text.starts_with("kafka://") {
+            true => End::Topic(text.to_owned()),
+            false => End::Path(PathBuf::from(text)),
+        })
+    }
+}
+
+/// How to talk to Kafka.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct KafkaFlags {
+    /// A setting of the Kafka client, such as security.protocol=SASL_SSL; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    kafka_set: Vec<String>,
+    /// A secret setting, from a variable or a file: sasl.password=env:NAME or =file:PATH
+    #[arg(long, value_name = "KEY=FROM")]
+    kafka_secret: Vec<String>,
+    /// Read a topic up to the end that it has now, and be done
+    #[arg(long)]
+    pub(crate) until_end: bool,
+}
+
+#[cfg(feature = "kafka")]
+impl KafkaFlags {
+    /// The cluster and the topic of a URL.
+    pub(crate) fn open(&self, url: &str) -> Result<(Kafka, String)> {
+        let (mut kafka, topic) = Kafka::parse_url(url)?;
+        let pair = |flag: &str, text: &str| {
+            let pair = text.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+            // What stands there may be a password in the wrong place.
+            pair.ok_or_else(|| Error::invalid(format!("{flag} takes KEY=VALUE")))
+        };
+        for text in &self.kafka_set {
+            let (key, value) = pair("--kafka-set", text)?;
+            kafka = kafka.set(key, value);
+        }
+        for text in &self.kafka_secret {
+            let (key, from) = pair("--kafka-secret", text)?;
+            let secret = match from.split_once(':') {
+                Some(("env", name)) => Secret::env(name),
+                Some(("file", path)) => Secret::file(path),
+                _ => {
+                    return Err(Error::invalid(format!(
+                        "--kafka-secret {key} takes env:NAME or file:PATH, never the secret itself"
+                    )));
+                }
+            };
+            kafka = kafka.secret(key, secret);
+        }
+        Ok((kafka, topic))
+    }
+}
+
+/// The refusal of a URL by a program that was built without Kafka.
+#[cfg(not(feature = "kafka"))]
+pub(crate) fn without_kafka<T>(url: &str) -> Result<T> {
+    Err(Error::invalid(format!(
+        "this program was built without Kafka, and cannot use `{url}`: build it with \
+         `--features kafka`"
+    )))
+}

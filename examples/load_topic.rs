@@ -1,0 +1,66 @@
+//! Loads purchases into a topic of Kafka, each once, keyed by account. Makes the topic if there is
+//! none.
+//!
+//! ```sh
+//! cargo run --release --features kafka --example load_topic -- \
+//!     --input examples/data/purchases.csv --output kafka://127.0.0.1:9092/purchases --store state-load
+//! ```
+
+mod ends;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ends::KafkaFlags;
+use isochrone::connectors::kafka::Admin;
+use isochrone::prelude::*;
+
+#[derive(Clone, Serialize, Deserialize)]
+struct Purchase {
+    event_id: String,
+    account: String,
+    at: String,
+    units: u32,
+    cents: i64,
+}
+
+/// Loads purchases into a topic of Kafka.
+#[derive(Parser)]
+struct Args {
+    /// Purchases to load: a file, a directory or a glob, of .csv with a header or .jsonl
+    #[arg(long, value_name = "PATH")]
+    input: PathBuf,
+    /// The topic, kafka://host:port/topic
+    #[arg(long, value_name = "URL")]
+    output: String,
+    /// Partitions of the topic, if it has to be made
+    #[arg(long, value_name = "N", default_value = "6")]
+    partitions: i32,
+    #[command(flatten)]
+    kafka: KafkaFlags,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LOG_LEVEL).init();
+    isochrone::main(|| run(std::env::args_os()))
+}
+
+const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
+    tracing_subscriber::filter::LevelFilter::WARN;
+
+fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
+    let args = Args::parse_from(args);
+    let (kafka, topic) = args.kafka.open(&args.output)?;
+    Admin::connect(&kafka)?.create_if_missing(&topic, args.partitions, &[])?;
+    let job = Job::new("load-topic").checkpoint(Checkpoint::dir("state-load"));
+    job.run(args.run.clone(), move |flow| {
+        let purchases = Files::at(&args.input).by_extension::<Purchase>();
+        let sink = kafka.sink(&topic).json().key(|purchase: &Purchase| &purchase.account);
+        flow.source("purchases", purchases).sink("topic", sink);
+        Ok(())
+    })
+}
