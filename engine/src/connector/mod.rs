@@ -9,6 +9,6 @@ mod source;
 
 pub use sink::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
 pub use source::{
-    Batch, Discovery, Malformed, OnMalformed, Poll, Reader, Source, SourceExt, Split, Timed,
-    WithPolicy,
+    Batch, Discovery, Malformed, Observer, OnMalformed, Poll, Reader, Source, SourceExt, Split,
+    Timed, WithPolicy,
 };
