@@ -6,9 +6,10 @@
 #[path = "support/lab.rs"]
 mod lab;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use isochrone::connector::{Discovery, Observer, OnMalformed, Reader, Source, Split};
 use isochrone::connectors::Callback;
 use isochrone::connectors::generator::Generator;
 use isochrone::ids::JobName;
@@ -218,4 +219,67 @@ fn the_first_checkpoint_has_all_splits_that_were_given_before_it() {
         _ => None,
     });
     assert_eq!(splits, Some(7));
+}
+
+/// The input, and what it was told of checkpoints.
+struct Watched {
+    input: Counted<Event>,
+    told: Arc<Mutex<Vec<Vec<Split<u64>>>>>,
+}
+
+impl Source for Watched {
+    type Item = Event;
+    type Position = u64;
+
+    fn discover(&self, known: &[String]) -> Result<Discovery<u64>> {
+        self.input.discover(known)
+    }
+
+    fn has_more(&self, split: &Split<u64>) -> Result<bool> {
+        self.input.has_more(split)
+    }
+
+    fn open(&self, split: Split<u64>) -> Result<Box<dyn Reader<Event, u64>>> {
+        self.input.open(split)
+    }
+
+    fn observer(&self) -> Option<Observer<u64>> {
+        let told = Arc::clone(&self.told);
+        Some(Box::new(move |splits| told.lock().unwrap().push(splits.to_vec())))
+    }
+}
+
+#[test]
+fn a_source_is_told_the_positions_of_every_checkpoint_once_it_exists() {
+    let phases = vec![vec![(1, 1), (2, 1), (3, 1)], vec![(1, 2)], vec![(2, 5), (3, 5)]];
+    let mut lab = Lab::new_split_by(phases, 2, |event| event.0 as usize);
+    let told = Arc::new(Mutex::new(Vec::new()));
+    for _ in 0..3 {
+        let (source, out, told) = (lab.source(), lab.out(), told.clone());
+        let build = move |flow: &Flow<'_>| {
+            // Comforts around a source do not hide it.
+            let input = Watched { input: source(), told: told.clone() }
+                .on_malformed(OnMalformed::Skip)
+                .event_time(|event| EventTime(event.1 as i64), Duration::ZERO);
+            flow.source("events", input)
+                .map(|event| format!("{event:?}"))
+                .sink("lines", PartFiles::at(&out).text());
+            Ok(())
+        };
+        lab.phase(&quiet(2), build).unwrap();
+    }
+    let positions = |manifest: &Manifest| -> Vec<Split<u64>> {
+        let part =
+            &manifest.operators.iter().find(|left| left.id.as_str() == "events").unwrap().part;
+        let Part::Source { splits, .. } = part else { panic!("no source: {part:?}") };
+        let split = |split: &isochrone::persistence::manifest::Split| Split {
+            id: split.id.clone(),
+            position: split.position.as_u64().unwrap(),
+        };
+        splits.iter().map(split).collect()
+    };
+    let expected: Vec<_> = checkpoints(&lab).iter().map(positions).collect();
+    let told = told.lock().unwrap();
+    assert!(told.len() >= 3, "{told:?}");
+    assert_eq!(*told, expected);
 }

@@ -4,6 +4,7 @@
 use std::rc::Rc;
 
 use isochrone_persistence::manifest;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::connector::{Committer, Discovery, Recovery, Sink, SinkContext, Source, Split};
@@ -13,7 +14,11 @@ use crate::{Error, Result};
 pub(crate) trait AnySource {
     fn discover(&self, known: &[String]) -> Result<Discovery<Value>>;
     fn has_more(&self, split: &manifest::Split) -> Result<bool>;
+    fn observer(&self) -> Option<AnyObserver>;
 }
+
+/// Is told the splits of a checkpoint that exists.
+pub(crate) type AnyObserver = Box<dyn FnMut(&[manifest::Split])>;
 
 pub(crate) struct ErasedSource<S>(pub(crate) Rc<S>);
 
@@ -32,15 +37,29 @@ impl<S: Source> AnySource for ErasedSource<S> {
     }
 
     fn has_more(&self, split: &manifest::Split) -> Result<bool> {
-        let position = serde_json::from_value(split.position.clone()).map_err(|error| {
-            Error::corrupt(format!(
-                "the position of split `{}` does not decode; another kind of source wrote it",
-                split.id
-            ))
-            .with_source(error)
-        })?;
-        self.0.has_more(&Split { id: split.id.clone(), position })
+        self.0.has_more(&decode_split(split)?)
     }
+
+    fn observer(&self) -> Option<AnyObserver> {
+        let mut observer = self.0.observer()?;
+        Some(Box::new(move |splits| {
+            match splits.iter().map(decode_split).collect::<Result<Vec<_>>>() {
+                Ok(splits) => observer(&splits),
+                Err(error) => tracing::warn!(%error, "a checkpoint is not made known"),
+            }
+        }))
+    }
+}
+
+fn decode_split<P: DeserializeOwned>(split: &manifest::Split) -> Result<Split<P>> {
+    let position = serde_json::from_value(split.position.clone()).map_err(|error| {
+        Error::corrupt(format!(
+            "the position of split `{}` does not decode; another kind of source wrote it",
+            split.id
+        ))
+        .with_source(error)
+    })?;
+    Ok(Split { id: split.id.clone(), position })
 }
 
 /// A sink, to commit what was prepared.
@@ -74,7 +93,7 @@ struct ErasedCommitter<E> {
     inner: Box<dyn Committer<E>>,
 }
 
-impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
+impl<E: DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>> {
         let Recovery { pending, from, renamed_from, is_new } = recovery;
         self.inner.recover(Recovery { pending: decode(pending)?, from, renamed_from, is_new })
@@ -85,7 +104,7 @@ impl<E: serde::de::DeserializeOwned + Send + 'static> AnyCommitter for ErasedCom
     }
 }
 
-fn decode<E: serde::de::DeserializeOwned>(effects: Vec<Value>) -> Result<Vec<E>> {
+fn decode<E: DeserializeOwned>(effects: Vec<Value>) -> Result<Vec<E>> {
     let decode = |effect| {
         serde_json::from_value(effect).map_err(|error| {
             Error::corrupt(

@@ -11,6 +11,6 @@ pub use isochrone_persistence::manifest::Kept;
 pub use isochrone_persistence::write_ahead::WriteAhead;
 pub use sink::{Committer, Prepare, Readiness, Recovery, RunContext, Sink, SinkContext, Writer};
 pub use source::{
-    Batch, Discovery, Malformed, OnMalformed, Poll, Reader, Source, SourceExt, Split, Timed,
-    WithPolicy,
+    Batch, Discovery, Malformed, Observer, OnMalformed, Poll, Reader, Source, SourceExt, Split,
+    Timed, WithPolicy,
 };

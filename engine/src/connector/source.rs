@@ -52,7 +52,18 @@ pub trait Source: 'static {
     fn on_malformed(&self) -> OnMalformed {
         OnMalformed::Fail
     }
+
+    /// Who is told of checkpoints, if anybody. Asked for once a run, in one process.
+    fn observer(&self) -> Option<Observer<Self::Position>> {
+        None
+    }
 }
+
+/// Is told the positions of all splits ever known in each checkpoint, once it exists, on a background
+/// thread: for those who watch from outside, such as a broker that shows how far its readers are.
+/// Nothing depends on it, it must not wait, and the last of several checkpoints may be the only one
+/// that it hears of.
+pub type Observer<P> = Box<dyn FnMut(&[Split<P>])>;
 
 /// An independently readable part of a source: a file, a byte range, a partition.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -204,6 +215,10 @@ impl<S: Source, F: Fn(&S::Item) -> EventTime + 'static> Source for Timed<S, F> {
     fn on_malformed(&self) -> OnMalformed {
         Source::on_malformed(&self.source)
     }
+
+    fn observer(&self) -> Option<Observer<S::Position>> {
+        self.source.observer()
+    }
 }
 
 /// A source with a chosen policy for malformed input; made by [`SourceExt::on_malformed`].
@@ -239,5 +254,9 @@ impl<S: Source> Source for WithPolicy<S> {
 
     fn on_malformed(&self) -> OnMalformed {
         self.policy
+    }
+
+    fn observer(&self) -> Option<Observer<S::Position>> {
+        self.source.observer()
     }
 }

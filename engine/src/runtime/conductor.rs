@@ -272,7 +272,9 @@ impl Conductor {
             in_flight: Vec::new(),
         };
         self.owes = owes_output(&checkpoint.operators);
+        let observed = self.splits.observed(&checkpoint.operators);
         let published = self.publish_surely(checkpoint)?;
+        self.splits.tell(observed);
         self.ledger.published(epoch);
         self.overtaken_asked_ms = self.clock.monotonic_ms();
         self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());

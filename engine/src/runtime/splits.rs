@@ -9,7 +9,7 @@ use isochrone_persistence::manifest;
 
 use super::conductor::Orders;
 use super::message::Order;
-use crate::erased::AnySource;
+use crate::erased::{AnyObserver, AnySource};
 use crate::protocol::Part;
 
 /// How often sources that may get more splits are asked for them, in milliseconds.
@@ -25,6 +25,7 @@ pub(crate) struct Splits {
 struct Known {
     operator: usize,
     source: Rc<dyn AnySource>,
+    observer: Option<AnyObserver>,
     ids: BTreeSet<String>,
     complete: bool,
     given: usize,
@@ -55,11 +56,35 @@ impl Splits {
                 due.push(split);
             }
         }
-        let mut known = Known { operator, source, ids, complete: false, given: operator };
+        let observer = source.observer();
+        let mut known = Known { operator, source, observer, ids, complete: false, given: operator };
         due.extend(known.discover()?);
         let orders = known.give(due, self.workers);
         self.sources.push(known);
         Ok(orders)
+    }
+
+    /// What observers are to be told once this checkpoint exists, by their number.
+    pub(crate) fn observed(
+        &self,
+        operators: &[manifest::Operator],
+    ) -> Vec<(usize, Vec<manifest::Split>)> {
+        let of = |known: &Known| match &operators.get(known.operator)?.part {
+            manifest::Part::Source { splits, .. } => Some(splits.clone()),
+            _ => None,
+        };
+        let sources = self.sources.iter().enumerate();
+        let observed = sources.filter(|(_, known)| known.observer.is_some());
+        observed.filter_map(|(number, known)| Some((number, of(known)?))).collect()
+    }
+
+    /// The checkpoint exists.
+    pub(crate) fn tell(&mut self, observed: Vec<(usize, Vec<manifest::Split>)>) {
+        for (number, splits) in observed {
+            if let Some(observer) = &mut self.sources[number].observer {
+                observer(&splits);
+            }
+        }
     }
 
     pub(crate) fn discover_if_due(&mut self, now_ms: u64, orders: &Orders) -> Result<()> {

@@ -156,7 +156,7 @@ fn consumer(kafka: &Kafka, topic: &str) -> Result<(BaseConsumer<Context>, Contex
         ("fetch.queue.backoff.ms", "10", Own::Default),
         ("reconnect.backoff.max.ms", "1000", Own::Default),
         // For each partition. A record that waits costs some hundred bytes beside its own.
-        ("queued.min.messages", "10000", Own::Default),
+        ("queued.min.messages", "6000", Own::Default),
         ("queued.max.messages.kbytes", "2048", Own::Default),
         ("fetch.message.max.bytes", "524288", Own::Default),
     ])?;

@@ -8,6 +8,7 @@ mod consumer;
 mod decode;
 mod discover;
 mod identity;
+mod lag;
 mod loss;
 mod position;
 mod reader;
@@ -18,7 +19,7 @@ use std::fmt;
 use std::rc::{Rc, Weak};
 
 use isochrone_engine::Result;
-use isochrone_engine::connector::{Discovery, Reader, Source, Split};
+use isochrone_engine::connector::{Discovery, Observer, Reader, Source, Split};
 
 pub use decode::{ByRecord, Decode, DecodeRecord, Records, Values, ValuesDecoder};
 pub use position::KafkaPosition;
@@ -76,6 +77,10 @@ impl<D: Decode> Source for KafkaSource<D> {
         let decoder = self.decode.decoder()?;
         let consumer = self.consumer()?;
         Ok(Box::new(KafkaReader::new(consumer, partition, split.position, decoder)))
+    }
+
+    fn observer(&self) -> Option<Observer<KafkaPosition>> {
+        lag::observer(&self.settings)
     }
 }
 

@@ -42,6 +42,7 @@ pub(super) struct Settings {
     pub(super) until_end: bool,
     pub(super) on_data_loss: OnDataLoss,
     pub(super) look_every: Duration,
+    pub(super) lag_group: Option<String>,
 }
 
 /// Where a job begins to read that has no checkpoint yet. It is made into offsets once, which are in
@@ -95,6 +96,7 @@ impl Kafka {
                 until_end: false,
                 on_data_loss: OnDataLoss::default(),
                 look_every: LOOK_EVERY,
+                lag_group: None,
             },
             tombstones: Tombstones::default(),
         }
@@ -133,6 +135,13 @@ impl KafkaTopic {
     /// seconds unless told.
     pub fn look_every(mut self, every: Duration) -> Self {
         self.settings.look_every = every.max(Duration::from_millis(10));
+        self
+    }
+
+    /// A consumer group whose offsets follow the checkpoints, so that what watches the lag of groups
+    /// sees this job. Nothing is ever read back from it, nobody joins it, and nobody else may use it.
+    pub fn lag_group(mut self, group: impl Into<String>) -> Self {
+        self.settings.lag_group = Some(group.into());
         self
     }
 

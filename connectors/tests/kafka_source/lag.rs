@@ -1,0 +1,70 @@
+//! The lag group: told what checkpoints have read, for those who watch, and never read back.
+
+use isochrone_connectors::kafka::{Start, Tombstones};
+use isochrone_engine::connector::{OnMalformed, Source, SourceExt};
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use crate::support::*;
+
+fn committed(group: &str, topic: &str, partitions: i32) -> Vec<Offset> {
+    let mut config = ClientConfig::new();
+    config.set("bootstrap.servers", address()).set("group.id", group);
+    let consumer: BaseConsumer = config.create().unwrap();
+    let mut asked = TopicPartitionList::new();
+    asked.add_partition_range(topic, 0, partitions - 1);
+    let found = consumer.committed_offsets(asked, std::time::Duration::from_secs(20)).unwrap();
+    found.elements().iter().map(|element| element.offset()).collect()
+}
+
+#[test]
+fn the_lag_group_has_the_next_offsets_of_the_newest_checkpoint() {
+    let topic = Topic::new("lag", 2);
+    topic.send(0, &["a", "b", "c"]);
+    let group = format!("{}-watchers", topic.name);
+    let source = topic.source().tombstones(Tombstones::Skip).lag_group(&group).text();
+    // Comforts around a source do not hide it.
+    let source = source.on_malformed(OnMalformed::Skip);
+    let mut splits = discover(&source);
+    let mut observer = source.observer().unwrap();
+    observer(&splits);
+    eventually("the first checkpoint is known", || {
+        committed(&group, &topic.name, 2) == [Offset::Offset(0), Offset::Offset(0)]
+    });
+    splits[0].position.next = 2;
+    observer(&splits);
+    splits[0].position.next = 3;
+    observer(&splits);
+    // The job ends; what it said last is heard.
+    drop(observer);
+    eventually("the newest checkpoint is known", || {
+        committed(&group, &topic.name, 2) == [Offset::Offset(3), Offset::Offset(0)]
+    });
+    // A job that starts anew is not moved by it.
+    let anew = topic.source().start(Start::Earliest).lag_group(&group).text();
+    assert_eq!(discover(&anew)[0].position.next, 0);
+}
+
+#[test]
+fn without_a_lag_group_nobody_is_told() {
+    let topic = Topic::new("no-lag", 1);
+    assert!(topic.source().text().observer().is_none());
+}
+
+/// What cannot be told is logged; the job goes on.
+#[test]
+fn a_group_that_cannot_be_told_is_no_error() {
+    let gone = isochrone_connectors::Kafka::at("127.0.0.1:1").unwrap();
+    let topic = Topic::new("lag-gone", 1);
+    let splits = discover(&topic.source().text());
+    let source = gone.source(&topic.name).lag_group("watchers").text();
+    let mut observer = source.observer().unwrap();
+    let clock = isochrone_engine::time::SystemClock::default();
+    for next in 0..5 {
+        let mut splits = splits.clone();
+        splits[0].position.next = next;
+        observer(&splits);
+    }
+    let ms = isochrone_engine::time::Clock::monotonic_ms(&clock);
+    assert!(ms < 1_000, "it waited {ms} ms");
+}
