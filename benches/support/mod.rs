@@ -29,13 +29,40 @@ pub(crate) fn measure<R>(work: impl FnOnce() -> R) -> (Cost, R) {
     (Cost { wall_s, cpu_s: process_cpu_s() - cpu_s }, result)
 }
 
-/// Fields 14 and 15 of `/proc/self/stat`: user and system time, threads that have ended included.
+/// Of this process so far, in seconds.
 fn process_cpu_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").expect("benchmarks run on Linux");
+    cpu_s("self")
+}
+
+/// Fields 14 and 15 of `/proc/ID/stat`: user and system time, threads that have ended included.
+pub(crate) fn cpu_s(process: &str) -> f64 {
+    let path = format!("/proc/{process}/stat");
+    let stat = std::fs::read_to_string(path).expect("Linux tells of a process that runs");
     let (_, fields) = stat.rsplit_once(") ").expect("the name of the program stands in brackets");
     let ticks =
         fields.split(' ').skip(11).take(2).map(|field| field.parse::<f64>().expect("ticks"));
     ticks.sum::<f64>() / TICKS_PER_S
+}
+
+/// Of all processes of the machine since it started, in seconds, and how many cores they have.
+pub(crate) fn machine_cpu_s() -> (f64, f64) {
+    let stat = std::fs::read_to_string("/proc/stat").expect("benchmarks run on Linux");
+    let is_core = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
+    let cores = stat.lines().filter(is_core).count() as f64;
+    let line = stat.lines().next().expect("the sum of all cores").split_whitespace().skip(1);
+    let ticks: Vec<f64> = line.map(|field| field.parse().expect("ticks")).collect();
+    // User, nice, system, idle, waiting, interrupts: those of guests are in user already.
+    let busy = ticks.iter().take(7).sum::<f64>() - ticks[3] - ticks[4];
+    (busy / TICKS_PER_S, cores)
+}
+
+/// The most memory that a process has had resident, in megabytes.
+pub(crate) fn rss_peak_mb(process: &str) -> u64 {
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(path).expect("Linux tells of a process that runs");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let number = peak.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    number.expect("a number of kB") / 1000
 }
 
 /// The middle of some numbers.

@@ -30,6 +30,7 @@ pub struct Options {
     three: bool,
     password: Option<String>,
     settings: Vec<String>,
+    jvm: Option<String>,
 }
 
 impl Options {
@@ -51,6 +52,12 @@ impl Options {
         self
     }
 
+    /// Flags of the JVM instead of those for quick starts.
+    pub fn jvm(mut self, flags: &str) -> Options {
+        self.jvm = Some(flags.to_owned());
+        self
+    }
+
     pub fn start(self) -> Broker {
         let folder = new_folder();
         let mut command = script();
@@ -60,6 +67,9 @@ impl Options {
         }
         if let Some(password) = &self.password {
             command.arg("--secure").env("KAFKA_PASSWORD", password);
+        }
+        if let Some(flags) = &self.jvm {
+            command.env("KAFKA_JVM", flags);
         }
         for setting in &self.settings {
             command.args(["--set", setting]);
