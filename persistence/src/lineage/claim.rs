@@ -197,6 +197,7 @@ fn begin(
         pending: None,
         fenced: None,
         seen: BTreeMap::new(),
+        savepoints: BTreeMap::new(),
         owed: BTreeSet::new(),
     };
     let restored = match base {

@@ -135,7 +135,46 @@ fn an_overtaken_run_is_fenced_by_the_boundary() {
     let error = publish(&store, &mut zombie, 9).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced);
     assert!(error.to_string().contains("collected"), "{error}");
+    assert!(!store.objects().contains_key(&paths::manifest(&job(), Sequence(2))), "taken back");
     assert_eq!(claim(&store).unwrap().1.unwrap().epoch, Epoch(2));
+}
+
+/// Savepoints are kept below the boundary: one that an overtaken run created there looked like one.
+#[test]
+fn a_savepoint_of_an_overtaken_run_is_taken_back_or_at_least_never_listed() {
+    let savepoint = |epoch| Checkpoint {
+        savepoint: Some("before-release".to_owned()),
+        ..checkpoint(epoch, vec![])
+    };
+    let (mut listed, mut left_behind) = (BTreeSet::new(), 0);
+    // The zombie is cut off after so many of its calls, or not at all.
+    for calls in 0..8 {
+        let store = Arc::new(MapStore::default());
+        let (mut zombie, _) = claim(&store).unwrap();
+        let (mut heir, _) = claim(&store).unwrap();
+        heir.publish(savepoint(1)).unwrap();
+        for epoch in 2..4 {
+            publish(&store, &mut heir, epoch).unwrap();
+        }
+        let last_one = Retain { last: 1, younger_than_ms: 0 };
+        heir.collect(&last_one, 0).unwrap();
+        store.fail_at(calls, Fault::CrashBefore);
+        zombie.publish(savepoint(9)).unwrap_err();
+        store.heal();
+        left_behind +=
+            usize::from(store.objects().contains_key(&paths::manifest(&job(), Sequence(2))));
+        let all = read_all(&*store, &job()).unwrap();
+        listed.extend(all.iter().map(|f| f.manifest.as_ref().unwrap().epoch.0));
+
+        // The next collection removes what stayed behind, and only that.
+        let (mut next, _) = claim(&store).unwrap();
+        next.collect(&last_one, 0).unwrap();
+        let names = store.list(&paths::manifests(&job())).unwrap();
+        let kept = [3, 5, 6].map(|sequence| paths::manifest(&job(), Sequence(sequence)));
+        assert_eq!(names, kept, "cut off at call {calls}");
+    }
+    assert_eq!(listed, BTreeSet::from([1, 3]));
+    assert!((1..7).contains(&left_behind), "{left_behind}");
 }
 
 #[test]
