@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::attempt::{Attempt, Fact, Next, Outcome};
 use crate::ids::Sequence;
 
+mod adding;
 mod cleaning;
 
 /// A manifest: who wrote it, on which one it stands, whose data it names.
@@ -73,6 +74,10 @@ enum Phase {
 enum Why {
     Publish,
     Claim,
+    /// To take the name of a publish that is in doubt.
+    Void {
+        of: usize,
+    },
     /// To claim from this older one next.
     Fence {
         base: usize,
@@ -273,11 +278,17 @@ impl World {
             let (at, generation) = (top.sequence + 1, top.generation + 1);
             if *sequence == top.sequence {
                 next.push(self.add(run, (at, generation), *base, Some(data), Why::Claim));
-            } else if scope.older {
+            } else if scope.older || self.is_newest_to_restore(*base) {
                 let why = Why::Fence { base: *base };
                 next.push(self.add(run, (at, generation), self.newest(), None, why));
             }
         }
+    }
+
+    /// Above it are fences only.
+    fn is_newest_to_restore(&self, base: usize) -> bool {
+        let restorable = |record: &&usize| self.records[**record].data.is_some();
+        self.live.values().rfind(restorable) == Some(&base)
     }
 
     fn publish(&self, run: usize, own: usize, next: &mut Vec<World>) {
@@ -303,7 +314,7 @@ impl World {
         let needs = match why {
             Why::Fence { base } if !self.records[base].savepoint => self.records[base].sequence,
             Why::Fence { .. } => sequence,
-            Why::Publish | Why::Claim => sequence,
+            Why::Publish | Why::Claim | Why::Void { .. } => sequence,
         };
         let attempt = Attempt::new(Sequence(sequence), Sequence(needs));
         let record = self.records.len();
@@ -318,94 +329,6 @@ impl World {
             savepoint,
         });
         next
-    }
-
-    /// All answers that the store may give, good ones and bad ones.
-    fn answers(
-        &self,
-        run: usize,
-        attempt: &Attempt,
-        record: usize,
-        why: Why,
-        next: &mut Vec<World>,
-    ) {
-        let mut answer = |world: World, fact: Fact| {
-            let mut attempt = attempt.clone();
-            attempt.learn(fact);
-            next.push(world.with(run, Phase::Adding { attempt, record, why }));
-        };
-        let standing = self.live.get(&self.records[record].sequence);
-        match attempt.next() {
-            Next::Create if standing.is_some() => answer(self.clone(), Fact::Exists),
-            Next::Create => {
-                let mut created = self.clone();
-                created.create(record);
-                answer(created.clone(), Fact::Created);
-                if let Some(created) = created.troubled() {
-                    answer(created.clone(), Fact::Exists);
-                    answer(created, Fact::NoAnswer);
-                }
-                if let Some(mut late) = self.troubled() {
-                    late.late.insert(record);
-                    answer(late, Fact::NoAnswer);
-                }
-            }
-            Next::ReadBack => answer(
-                self.clone(),
-                match standing {
-                    None => Fact::Nothing,
-                    Some(standing) if *standing == record => Fact::Mine,
-                    Some(_) => Fact::Other,
-                },
-            ),
-            Next::ReadBoundary => {
-                answer(self.clone(), Fact::Boundary(self.boundary.map(Sequence)));
-            }
-            Next::Stop(_) => unreachable!("settled elsewhere"),
-        }
-        if let Some(silent) = self.troubled() {
-            answer(silent, Fact::NoAnswer);
-        }
-    }
-
-    fn settle(&self, run: usize, outcome: Outcome, next: &mut Vec<World>) {
-        let Phase::Adding { attempt, record, why } = &self.runs[run].phase else { return };
-        match (outcome, *why) {
-            (Outcome::Durable, Why::Fence { base }) => {
-                let Record { sequence, generation, .. } = self.records[*record];
-                let (at, data) = ((sequence + 1, generation + 1), self.records[base].data);
-                next.push(self.add(run, at, base, data, Why::Claim));
-            }
-            (Outcome::Durable, Why::Claim | Why::Publish) => {
-                let mut acked = self.with(run, Phase::Idle { own: *record });
-                acked.acked.insert(*record);
-                next.push(acked);
-            }
-            (Outcome::Collected(boundary), why) if boundary >= attempt.sequence() => {
-                let record = *record;
-                next.push(self.with(run, Phase::Withdrawing { record, found: false, why }));
-                // Cut off before it can.
-                next.push(self.with(run, Phase::Dead));
-            }
-            (Outcome::Taken | Outcome::Collected(_), why) => {
-                next.push(self.with(run, after_losing(why)));
-            }
-            (Outcome::Unknown, _) => {
-                next.push(self.with(run, Phase::Dead));
-                let mut attempt = attempt.clone();
-                attempt.go_on();
-                let (record, why) = (*record, *why);
-                next.push(self.with(run, Phase::Adding { attempt, record, why }));
-            }
-        }
-    }
-}
-
-/// What a run does whose record does not count.
-fn after_losing(why: Why) -> Phase {
-    match why {
-        Why::Claim | Why::Fence { .. } => Phase::Start,
-        Why::Publish => Phase::Fenced,
     }
 }
 

@@ -206,6 +206,55 @@ fn an_unsettled_publish_is_settled_later_or_blocks_the_next() {
     publish(&store, &mut run, 2).unwrap();
 }
 
+/// Whatever became of the write, giving it up leaves no doubt, or an error.
+#[test]
+fn a_publish_that_is_given_up_never_comes_to_exist_or_does_already() {
+    let mut ends = BTreeSet::new();
+    for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+        let store = Arc::new(MapStore::default());
+        let (mut run, _) = claim(&store).unwrap();
+        publish(&store, &mut run, 1).unwrap();
+        let segment = upload(&store, run.generation(), 2).unwrap();
+        store.fail_at(0, fault);
+        run.publish(checkpoint(2, vec![segment])).unwrap_err();
+        let late = store.objects().get(&paths::manifest(&job(), Sequence(3))).cloned();
+        store.heal();
+        let end = run.give_up(5_000).unwrap();
+        ends.insert(end.map(|published| published.epoch().0));
+        assert_eq!(end_of(&store), if late.is_some() { 2 } else { 1 }, "{fault:?}");
+
+        // Its run goes on, and so does the next.
+        publish(&store, &mut run, 3).unwrap();
+        run.collect(&Retain { last: 1, younger_than_ms: 0 }, 0).unwrap();
+        assert_eq!(end_of(&store), 3);
+        assert_eq!(claim(&store).unwrap().1.unwrap().epoch, Epoch(3));
+    }
+    assert_eq!(ends, BTreeSet::from([None, Some(2)]));
+}
+
+/// What a reader that comes fresh would restore.
+fn end_of(store: &MapStore) -> u64 {
+    let job = job();
+    let newest = read_newest(store, &job).unwrap();
+    let mut all = crate::restore::candidates(store, &job, &newest, true);
+    all.next().unwrap().unwrap().manifest.unwrap().epoch.0
+}
+
+#[test]
+fn a_publish_that_cannot_be_given_up_stays_in_doubt() {
+    let store = Arc::new(MapStore::default());
+    let (mut run, _) = claim(&store).unwrap();
+    publish(&store, &mut run, 1).unwrap();
+    let segment = upload(&store, run.generation(), 2).unwrap();
+    store.fail_at(0, Fault::CrashAfter);
+    run.publish(checkpoint(2, vec![segment])).unwrap_err();
+    let unknown = run.give_up(5_000).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Unavailable);
+    assert!(unknown.to_string().contains("checkpoint 2 may or may not exist"), "{unknown}");
+    store.heal();
+    assert_eq!(end_of(&store), 2);
+}
+
 #[test]
 fn epochs_only_rise() {
     let store = Arc::new(MapStore::default());

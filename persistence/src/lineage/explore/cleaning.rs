@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Phase, Record, Seen, World, after_losing};
+use super::adding::after_losing;
+use super::{Phase, Record, Seen, World};
 
 impl World {
     pub(super) fn steps_of_cleaning(&self, run: usize, next: &mut Vec<World>) {
