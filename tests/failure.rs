@@ -4,6 +4,9 @@
 
 mod support;
 
+#[path = "failure/outage.rs"]
+mod outage;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -306,32 +309,6 @@ fn several_failed_checkpoints_in_a_row_stop_the_job_with_the_reason() {
     }
     assert!(sink.items().is_empty(), "nothing is published without a checkpoint");
     assert_eq!(stored::newest(&store, "gated").unwrap().epoch.0, 0);
-}
-
-/// A disk without room for a manifest is no reason to stop either, as long as it gets better before
-/// the store has been asked some times what became of the manifest.
-#[test]
-fn a_manifest_that_does_not_fit_for_a_moment_is_written_later() {
-    let disk = Disk::default();
-    let full = disk.full.clone();
-    let gated = Gated::on(disk);
-    let (handle, script, counted) =
-        (gated.job.handle(), gated.script.clone(), gated.counted.clone());
-    let driver = thread::spawn(move || {
-        Gated::await_hundreds(&counted, 1);
-        handle.checkpoint(None).unwrap();
-        // There is no new data, so that the manifest is the first thing that does not fit.
-        full.store(true, Ordering::SeqCst);
-        let asked = thread::spawn(move || handle.checkpoint(None));
-        wait::pause(Duration::from_millis(300));
-        full.store(false, Ordering::SeqCst);
-        let answer = asked.join().unwrap();
-        (0..HUNDREDS).for_each(|_| script.open_gates());
-        answer
-    });
-    let end = gated.run();
-    let answer = driver.join().unwrap();
-    assert!(answer.is_ok() && end.is_ok(), "the checkpoint: {answer:?}; the job: {end:?}");
 }
 
 // Requests.

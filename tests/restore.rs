@@ -164,6 +164,30 @@ fn a_manifest_of_a_newer_format_stops_the_job_or_is_passed_over_by_choice() {
     lab.finishes_rightly(&previous());
 }
 
+/// A job that has read all its input still finds damage, and mends it by choice: left in place, it
+/// would be met by the first run that has something to do.
+#[test]
+fn damage_is_reported_and_mended_when_there_is_nothing_to_do() {
+    let damages: [(&str, fn(&Lab<Event>) -> std::path::PathBuf, Damage); 2] = [
+        ("manifest", |lab| lab.manifests().pop().unwrap(), |path, _| flip(path, 200)),
+        ("segment", |lab| lab.segments().pop().unwrap(), |path, _| fs::remove_file(path).unwrap()),
+    ];
+    for (what, object, damage) in damages {
+        let lab = Lab::with_history();
+        lab.finishes_rightly(&quiet(1));
+        assert_eq!(lab.finishes_rightly(&quiet(1)).outcome, Outcome::NothingToDo);
+        let object = object(&lab);
+        damage(&object, &object);
+        let name = name_in(&lab, &object);
+        assert_says(&refusal(&lab, &quiet(1)), ErrorKind::Corrupt, &[&name, "expected"]);
+
+        let summary = lab.finishes_rightly(&previous());
+        assert_eq!(summary.outcome, Outcome::InputEnded, "{what}");
+        assert!(!summary.restore.passed_over.is_empty(), "{what}");
+        assert_eq!(lab.finishes_rightly(&quiet(1)).outcome, Outcome::NothingToDo, "{what}");
+    }
+}
+
 /// The manifest as a newer release would write it: another format, and a digest that fits.
 fn of_format(manifest: &str, format: u32) -> String {
     let (_, body) = manifest.split_once("\"manifest\": ").unwrap();

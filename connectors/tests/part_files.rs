@@ -18,6 +18,8 @@ use tempfile::TempDir;
 
 #[path = "part_files/full_disk.rs"]
 mod full_disk;
+#[path = "part_files/lost_or_taken.rs"]
+mod lost_or_taken;
 
 type PartWriter<T> = Box<dyn Writer<T, PreparedPart>>;
 type PartCommitter = Box<dyn Committer<PreparedPart>>;
@@ -51,12 +53,12 @@ fn prepare<T: 'static>(writer: &mut PartWriter<T>, epoch: u64) -> PreparedPart {
     writer.prepare(Epoch(epoch)).unwrap()().unwrap().unwrap()
 }
 
-/// Everything in the folder, hidden files too, but the one that says whose it is.
+/// Everything in the folder, hidden files too, but those that say whose it is and what was published.
 fn all(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
     let mut names: Vec<String> =
         entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.retain(|name| name != ".isochrone-owner");
+    names.retain(|name| name != ".isochrone-owner" && !name.ends_with(".done"));
     names.sort();
     names
 }
@@ -238,48 +240,6 @@ fn a_foreign_file_under_a_final_name_is_never_overwritten() {
     fs::remove_file(&path).unwrap();
     committer.commit(&[part]).unwrap();
     assert_eq!(lines(folder.path(), "*.txt"), ["mine"]);
-}
-
-#[test]
-fn a_part_that_is_gone_or_cut_short_is_corrupt() {
-    let folder = TempDir::new().unwrap();
-    let sink = text(folder.path());
-    let mut committer = recovered(&sink, 1, Vec::new());
-    let mut writer = sink.writer(&context(1, 0)).unwrap();
-    write(&mut writer, 1, &["mine"]);
-    let part = prepare(&mut writer, 1);
-    fs::write(folder.path().join(&part.open), "mi").unwrap();
-    let short = committer.commit(std::slice::from_ref(&part)).unwrap_err();
-    assert_eq!(short.kind(), ErrorKind::Corrupt);
-    assert!(lines(folder.path(), "*.txt").is_empty());
-
-    fs::remove_file(folder.path().join(&part.open)).unwrap();
-    let gone = committer.commit(std::slice::from_ref(&part)).unwrap_err();
-    assert_eq!(gone.kind(), ErrorKind::Corrupt);
-    assert!(gone.to_string().contains(&part.open), "{gone}");
-    assert!(gone.to_string().contains(&format!("{}/{}", part.folder, part.finished)), "{gone}");
-}
-
-#[test]
-fn a_part_that_a_reader_has_taken_does_not_stop_a_restart() {
-    let folder = TempDir::new().unwrap();
-    let sink = text(folder.path());
-    let mut committer = recovered(&sink, 1, Vec::new());
-    let mut writer = sink.writer(&context(1, 0)).unwrap();
-    write(&mut writer, 1, &["mine"]);
-    let part = prepare(&mut writer, 1);
-    committer.commit(std::slice::from_ref(&part)).unwrap();
-    fs::remove_file(folder.path().join(&part.finished)).unwrap();
-    recovered(&sink, 2, vec![part.clone()]);
-    assert!(all(folder.path()).is_empty());
-
-    // In a folder that is not the same one, such as an empty mount point, nothing is proved.
-    fs::remove_file(folder.path().join(".isochrone-owner")).unwrap();
-    let recovery =
-        Recovery { pending: vec![part], from: Some(Epoch(2)), renamed_from: None, is_new: false };
-    let elsewhere = TempDir::new().unwrap();
-    let mut committer = text(elsewhere.path()).committer(&context(3, 0)).unwrap();
-    assert_eq!(committer.recover(recovery).unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
 #[test]

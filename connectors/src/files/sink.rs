@@ -6,6 +6,7 @@
 //! bytes; what a record is, the encoders know.
 
 mod csv;
+mod done;
 mod encode;
 mod folder;
 mod name;
@@ -29,15 +30,16 @@ pub use part::PreparedPart;
 /// Finished parts are named `part-<epoch>-<worker>.<extension>` with 10 and 4 digits, so that
 /// sorting by name is sorting by epoch. An epoch in which a worker wrote nothing makes no file.
 /// Parts in progress have names that begin with a dot and end in `.open`: no pattern such as
-/// `*.jsonl` matches them.
+/// `*.jsonl` matches them. Beside them are the proofs of the parts published last: hidden, empty, and
+/// ending in `.done`.
 ///
 /// Give each sink a folder of its own: a hidden file in it says whose it is, and another sink is
 /// refused. A job on several machines needs one folder that all of
 /// them see under the same path (a shared file system): any of them may have to finish what
 /// another one prepared.
 ///
-/// Finished parts may be read, moved and deleted at any time: a part that is missing under both of
-/// its names was published, since only publishing removes the first. After
+/// Finished parts may be read, moved and deleted at any time. Leave the hidden files alone: a part in
+/// progress that somebody removes is lost, and so the job stops and says which. After
 /// `--on-damage previous` the parts of the epochs that will be written again are renamed to
 /// `<name>.superseded-<generation>` and reported; who has taken one of them already has seen its
 /// records once too often, so look for their epochs in what was taken.

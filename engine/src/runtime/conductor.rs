@@ -23,8 +23,7 @@ use crate::time::SharedClock;
 
 /// How long to wait for a report before looking at the clock.
 const WAIT: Duration = Duration::from_millis(5);
-/// How often to ask the store what became of a manifest, and how long to wait in between.
-const RESOLVES_MAX: u32 = 5;
+/// How long to wait before asking the store again what became of a manifest.
 const RESOLVE_AFTER: Duration = Duration::from_millis(200);
 /// How often a run without checkpoints asks whether another has taken over.
 const ASK_OVERTAKEN_MS: u64 = 5_000;
@@ -70,6 +69,8 @@ pub(crate) struct Conductor {
     pub(crate) workers: u32,
     /// The last manifest names output that may not be visible yet.
     pub(crate) owes: bool,
+    /// How long a checkpoint may take, the doubt about its manifest included.
+    pub(crate) timeout: Duration,
     /// The proof that the last checkpoint exists.
     pub(crate) permit: Option<Published>,
     pub(crate) merge: Bench,
@@ -201,9 +202,18 @@ impl Conductor {
             for action in std::mem::take(&mut actions) {
                 match action {
                     Action::Publish { epoch, savepoint, finished, duration_ms } => {
-                        let permit = self.publish(epoch, savepoint, finished, duration_ms)?;
-                        self.permit = Some(permit);
-                        self.coordinator.on(Event::Published { epoch }, &mut actions);
+                        let published = self.publish(epoch, savepoint, finished, duration_ms)?;
+                        let event = match published {
+                            Some(permit) => {
+                                self.permit = Some(permit);
+                                Event::Published { epoch }
+                            }
+                            None => {
+                                let reason = "the store did not take it in time".to_owned();
+                                Event::PublishFailed { epoch, reason }
+                            }
+                        };
+                        self.coordinator.on(event, &mut actions);
                     }
                     Action::Finish { cause } => {
                         self.settle(cause)?;
@@ -252,13 +262,14 @@ impl Conductor {
         }
     }
 
+    /// Makes a checkpoint exist; `None` if it is certain that it never will.
     fn publish(
         &mut self,
         epoch: Epoch,
         savepoint: Option<String>,
         finished: bool,
         duration_ms: u64,
-    ) -> Result<Published> {
+    ) -> Result<Option<Published>> {
         let bytes = self.tally.bytes_of(epoch);
         let checkpoint = Checkpoint {
             epoch,
@@ -274,27 +285,59 @@ impl Conductor {
         self.owes = owes_output(&checkpoint.operators);
         let observed = self.splits.observed(&checkpoint.operators);
         let published = self.publish_surely(checkpoint)?;
-        self.splits.tell(observed);
-        self.ledger.published(epoch);
-        self.overtaken_asked_ms = self.clock.monotonic_ms();
-        self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());
+        if published.is_some() {
+            self.splits.tell(observed);
+            self.ledger.published(epoch);
+            self.overtaken_asked_ms = self.clock.monotonic_ms();
+            self.tally.published(epoch, duration_ms, bytes, self.clock.monotonic_ms());
+        }
         Ok(published)
     }
 
-    /// A publish without an answer may have happened: until that is known, nothing else may.
-    fn publish_surely(&mut self, checkpoint: Checkpoint) -> Result<Published> {
+    /// A publish without an answer may have happened: until that is known, nothing else may. When the
+    /// time of the checkpoint is over, it is given up, if the store lets that be proved; otherwise
+    /// the run ends, and the next one finds out.
+    fn publish_surely(&mut self, checkpoint: Checkpoint) -> Result<Option<Published>> {
+        let (epoch, since_ms) = (checkpoint.epoch, self.clock.monotonic_ms());
+        let end_ms = since_ms + u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX / 2);
+        let end_ms = end_ms.saturating_sub(checkpoint.duration_ms).max(since_ms);
         let mut end = self.lineage.publish(checkpoint);
-        for _ in 0..RESOLVES_MAX {
-            match &end {
-                Err(error) if error.kind() == ErrorKind::Unavailable => {
-                    tracing::warn!(%error, "asking again what became of a manifest");
-                    self.pace.rest(RESOLVE_AFTER);
-                    end = self.lineage.resolve();
-                }
-                _ => break,
+        let mut asked = 0;
+        while let Err(error) = &end
+            && error.kind() == ErrorKind::Unavailable
+        {
+            if let Some(failure) = self.local.take_failure() {
+                return Err(failure);
             }
+            if self.clock.monotonic_ms() >= end_ms {
+                return self.give_up(epoch, since_ms);
+            }
+            if asked == 0 {
+                tracing::warn!(error = %error.report(), "asking what became of a manifest");
+            }
+            asked += 1;
+            self.pace.rest(RESOLVE_AFTER);
+            end = self.lineage.resolve();
         }
-        end
+        if asked > 0 && end.is_ok() {
+            tracing::warn!(epoch = epoch.0, asked, "the manifest exists; the job goes on");
+        }
+        end.map(Some)
+    }
+
+    fn give_up(&mut self, epoch: Epoch, since_ms: u64) -> Result<Option<Published>> {
+        let given_up = self.lineage.give_up(self.clock.wall_ms());
+        given_up.map_err(|error| match error.kind() {
+            ErrorKind::Unavailable => {
+                let asked_ms = self.clock.monotonic_ms() - since_ms;
+                Error::unavailable(format!(
+                    "the store was asked for {asked_ms} ms whether it has checkpoint {epoch}, without \
+                     an answer; start the job again when it answers: the next run finds out"
+                ))
+                .with_source(error)
+            }
+            _ => error,
+        })
     }
 
     /// After the last output has become visible: a checkpoint that owes nothing any more, so that a

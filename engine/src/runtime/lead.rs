@@ -147,6 +147,7 @@ impl Ready {
         let plan = protocol_plan(&self.plan, total);
         let loading = plan.parts_of(Kind::State).count();
         let settings = self.settings.clone();
+        let timeout = Duration::from_millis(settings.timeout_ms);
         let mut conductor = Conductor {
             coordinator: Coordinator::new(settings, plan, membership.start, now_ms),
             ledger,
@@ -162,6 +163,7 @@ impl Ready {
             retain: self.retain,
             workers: total,
             owes: false,
+            timeout,
             permit: None,
             merge,
             ids: self.plan.operators.iter().map(|operator| operator.id.clone()).collect(),

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender};
 use isochrone_persistence::ids::{Generation, JobName, OperatorId};
 use isochrone_persistence::lineage::{Fence, Retain};
 use isochrone_persistence::manifest::{Manifest, Part as ManifestPart, Split};
-use isochrone_persistence::restore::{self, Declared, Policy, StateType, Step};
+use isochrone_persistence::restore::{self, Declared, OnDamage, Policy, StateType, Step};
 use isochrone_persistence::write_ahead::WriteAhead;
 use isochrone_persistence::{Result, SharedStore};
 
@@ -104,9 +104,18 @@ impl Ready {
     /// If an earlier run has finished everything and no input has come since: says so.
     pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
         let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
-        let Ground::From { manifest, .. } = ground else { return Ok(None) };
+        let Ground::From { manifest, passed_over, .. } = ground else { return Ok(None) };
+        // A damaged checkpoint is not left in place: a run puts an intact one above it.
+        if !passed_over.is_empty() {
+            return Ok(None);
+        }
         if !manifest.finished || owes_output(&manifest.operators) || self.has_input(&manifest)? {
             return Ok(None);
+        }
+        // A later run may have something to do, and then it is too late for a backup. With
+        // `previous` the survey has looked already.
+        if self.policy.on_damage == OnDamage::Stop {
+            restore::verify_data(&*self.store, &manifest)?;
         }
         Ok(Some(Summary {
             outcome: Outcome::NothingToDo,

@@ -201,6 +201,7 @@ fn begin(
         pending: None,
         fenced: None,
         seen: BTreeMap::new(),
+        savepoints: BTreeMap::new(),
         owed: BTreeSet::new(),
     };
     let restored = match base {

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lineage;
-use super::history::{self, sequences};
+use super::boundary::{self, Boundary};
+use super::history::{self, Found, sequences};
 use super::retention::{Needs, Retain, Retained, plan};
 use crate::ids::{JobName, Sequence};
 use crate::paths::{self, Object};
@@ -37,7 +38,10 @@ impl Lineage {
         // below finds the boundary afterwards and stops.
         if let Some(boundary) = planned {
             let name = paths::boundary(&self.job, boundary);
-            self.store.put_if_absent(&name, b"")?;
+            let mut kept = self.savepoints.clone();
+            kept.extend(unreadable.iter().map(|found| (found.sequence, None)));
+            kept.retain(|savepoint, _| *savepoint <= boundary);
+            self.store.put_if_absent(&name, &boundary::encode(&kept))?;
         }
         // IMPORTANT: and is followed by a second look. A run that claims at the same time either
         // finds the boundary, or is found here.
@@ -59,6 +63,7 @@ impl Lineage {
         if unreadable.is_empty() {
             collected.data_objects = self.delete_data()?;
         }
+        let unreadable = unreadable.into_iter().map(|found| found.name).collect();
         Ok(Collected { unreadable, ..collected })
     }
 
@@ -69,12 +74,13 @@ impl Lineage {
     }
 
     /// Reads the manifests not read before. Gives those that cannot be read.
-    fn look(&mut self) -> Result<Vec<String>> {
+    fn look(&mut self) -> Result<Vec<Found>> {
         let there = sequences(&*self.store, &self.job)?;
         self.check_top(there.last().copied())?;
         let listed: BTreeSet<Sequence> = there.into_iter().collect();
         let dropped = |sequence: &Sequence| !listed.contains(sequence);
         for (_, savepoint) in self.seen.extract_if(.., |sequence, _| dropped(sequence)) {
+            self.savepoints.remove(&savepoint.sequence);
             self.owed.extend(savepoint.names);
         }
         let mut unreadable = Vec::new();
@@ -83,12 +89,27 @@ impl Lineage {
                 continue;
             }
             let Some(found) = history::read(&*self.store, &self.job, sequence)? else { continue };
-            match found.manifest {
-                Ok(manifest) => drop(self.seen.insert(sequence, Retained::from(&manifest))),
-                Err(_) => unreadable.push(found.name),
+            match &found.manifest {
+                Ok(manifest) => self.note(Retained::from(manifest), found.digest)?,
+                Err(_) => unreadable.push(found),
             }
         }
         Ok(unreadable)
+    }
+
+    /// A savepoint below the boundary that the boundary does not name is one of a run that was
+    /// overtaken: it is given up like any other manifest there.
+    fn note(&mut self, mut manifest: Retained, digest: Option<String>) -> Result<()> {
+        let sequence = manifest.sequence;
+        if manifest.savepoint {
+            let boundary = Boundary::read(&*self.store, &self.job)?;
+            manifest.savepoint = boundary.is_none_or(|b| b.keeps(sequence, digest.as_deref()));
+        }
+        if manifest.savepoint {
+            self.savepoints.insert(sequence, digest);
+        }
+        self.seen.insert(sequence, manifest);
+        Ok(())
     }
 
     fn check_newest(&mut self) -> Result<()> {

@@ -3,12 +3,16 @@
 //!
 //! What must hold: acknowledged publishes never fork; a reader that comes fresh never restores
 //! less than was acknowledged; the data of the newest manifest exists; a run is fenced only if
-//! another run was there.
+//! another run was there; a listing shows the history and nothing else, whatever an overtaken run
+//! has created under names that were freed.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::attempt::{Attempt, Fact, Next, Outcome};
 use crate::ids::Sequence;
+
+mod adding;
+mod cleaning;
 
 /// A manifest: who wrote it, on which one it stands, whose data it names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +23,11 @@ struct Record {
     parent: Option<usize>,
     /// `None` for a fence, which names nothing and is never restored.
     data: Option<u8>,
+    savepoint: bool,
 }
+
+/// What a collector has seen: by sequence, the record and whether it is a savepoint to be kept.
+type Seen = BTreeMap<u64, (usize, bool)>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Phase {
@@ -38,17 +46,23 @@ enum Phase {
     /// Collecting: has looked; then has written the boundary; then has looked again.
     Looked {
         own: usize,
-        seen: BTreeMap<u64, usize>,
+        seen: Seen,
     },
     Bounded {
         own: usize,
-        seen: BTreeMap<u64, usize>,
+        seen: Seen,
         boundary: u64,
     },
     Deleting {
         own: usize,
-        seen: BTreeMap<u64, usize>,
+        seen: Seen,
         boundary: u64,
+    },
+    /// Came too late: reads back whether its record stands there; then deletes it.
+    Withdrawing {
+        record: usize,
+        found: bool,
+        why: Why,
     },
     Fenced,
     /// Gave up after an unknown outcome.
@@ -60,6 +74,10 @@ enum Phase {
 enum Why {
     Publish,
     Claim,
+    /// To take the name of a publish that is in doubt.
+    Void {
+        of: usize,
+    },
     /// To claim from this older one next.
     Fence {
         base: usize,
@@ -78,7 +96,11 @@ struct World {
     records: Vec<Record>,
     live: BTreeMap<u64, usize>,
     boundary: Option<u64>,
+    /// The savepoints that the boundary names.
+    kept: BTreeSet<usize>,
     data: BTreeSet<u8>,
+    /// What only this model knows: the record that was the first of its sequence.
+    history: BTreeMap<u64, usize>,
     acked: BTreeSet<usize>,
     /// Writes that were given up by their sender and may still arrive.
     late: BTreeSet<usize>,
@@ -95,6 +117,8 @@ struct Scope {
     troubles: u8,
     /// Whether a claim may choose an older manifest than the newest.
     older: bool,
+    /// Whether checkpoints are savepoints.
+    savepoints: bool,
 }
 
 impl World {
@@ -106,13 +130,16 @@ impl World {
             generation: 1,
             parent,
             data: Some(sequence as u8),
+            savepoint: scope.savepoints,
         };
         let run = |phase| Run { phase, ..scope.budget() };
         World {
             records: vec![record(1, None), record(2, Some(0))],
             live: BTreeMap::from([(1, 0), (2, 1)]),
             boundary: None,
+            kept: BTreeSet::new(),
             data: BTreeSet::from([1, 2]),
+            history: BTreeMap::from([(1, 0), (2, 1)]),
             acked: BTreeSet::from([0, 1]),
             late: BTreeSet::new(),
             runs: [run(Phase::Idle { own: 1 }), run(Phase::Start)],
@@ -145,6 +172,18 @@ impl World {
             let intact = record.data.is_none_or(|data| self.data.contains(&data));
             assert!(intact || Some(record.sequence) <= self.boundary, "data lost: {self:?}");
         }
+        for (sequence, record) in &self.live {
+            if self.is_listed(*sequence, *record) {
+                assert_eq!(self.history.get(sequence), Some(record), "listed: {self:?}");
+                let data = self.records[*record].data;
+                assert!(data.is_none_or(|data| self.data.contains(&data)), "{self:?}");
+            }
+        }
+        for (sequence, record) in &self.history {
+            let must_be = Some(*sequence) > self.boundary || self.records[*record].savepoint;
+            let is_there = self.live.get(sequence) == Some(record);
+            assert!(is_there || !must_be, "{record} deleted: {self:?}");
+        }
         for run in 0..2 {
             if self.runs[run].phase == Phase::Fenced {
                 let rival = self.records.iter().any(|r| usize::from(r.run) != run);
@@ -175,8 +214,24 @@ impl World {
         Some(World { troubles, ..self.clone() })
     }
 
+    /// Names are freed only up to the boundary, so that above it every record is the first.
     fn create(&mut self, record: usize) {
-        self.live.insert(self.records[record].sequence, record);
+        let sequence = self.records[record].sequence;
+        self.live.insert(sequence, record);
+        if Some(sequence) > self.boundary {
+            let before = self.history.insert(sequence, record);
+            assert_eq!(before, None, "two records of {sequence}: {self:?}");
+        }
+    }
+
+    fn is_listed(&self, sequence: u64, record: usize) -> bool {
+        Some(sequence) > self.boundary || self.is_kept(record)
+    }
+
+    /// As [`Boundary::keeps`](super::boundary::Boundary::keeps).
+    fn is_kept(&self, record: usize) -> bool {
+        let Record { sequence, savepoint, .. } = self.records[record];
+        savepoint && (Some(sequence) > self.boundary || self.kept.contains(&record))
     }
 
     fn steps(&self, scope: Scope) -> Vec<World> {
@@ -207,43 +262,33 @@ impl World {
                 self.publish(run, *own, next);
                 self.look(run, *own, next);
             }
-            Phase::Looked { own, seen } => {
-                let planned = self.records[*own].sequence - 1;
-                let boundary = self.boundary.map_or(planned, |old| old.max(planned));
-                let (own, seen) = (*own, seen.clone());
-                let mut bounded = self.with(run, Phase::Bounded { own, seen, boundary });
-                bounded.boundary = Some(boundary);
-                next.push(bounded);
-            }
-            Phase::Bounded { own, seen, boundary } => {
-                let (own, seen, boundary) = (*own, seen.clone(), *boundary);
-                next.push(self.with(
-                    run,
-                    match self.overtaken(own) {
-                        true => Phase::Fenced,
-                        false => Phase::Deleting { own, seen, boundary },
-                    },
-                ));
-            }
-            Phase::Deleting { own, seen, boundary } => {
-                next.push(self.delete(run, *own, seen, *boundary));
-            }
+            Phase::Looked { .. }
+            | Phase::Bounded { .. }
+            | Phase::Deleting { .. }
+            | Phase::Withdrawing { .. } => self.steps_of_cleaning(run, next),
         }
     }
 
     /// The newest is claimed at once; an older one after a fence, under which fences are no base.
     fn claims(&self, run: usize, scope: Scope, next: &mut Vec<World>) {
         let top = self.records[self.newest()];
-        for (sequence, base) in &self.live {
+        let listed = self.live.iter().filter(|(sequence, base)| self.is_listed(**sequence, **base));
+        for (sequence, base) in listed {
             let Some(data) = self.records[*base].data else { continue };
             let (at, generation) = (top.sequence + 1, top.generation + 1);
             if *sequence == top.sequence {
                 next.push(self.add(run, (at, generation), *base, Some(data), Why::Claim));
-            } else if scope.older && Some(*sequence) > self.boundary {
+            } else if scope.older || self.is_newest_to_restore(*base) {
                 let why = Why::Fence { base: *base };
                 next.push(self.add(run, (at, generation), self.newest(), None, why));
             }
         }
+    }
+
+    /// Above it are fences only.
+    fn is_newest_to_restore(&self, base: usize) -> bool {
+        let restorable = |record: &&usize| self.records[**record].data.is_some();
+        self.live.values().rfind(restorable) == Some(&base)
     }
 
     fn publish(&self, run: usize, own: usize, next: &mut Vec<World>) {
@@ -251,6 +296,8 @@ impl World {
         let Record { sequence, generation, .. } = self.records[own];
         let data = 10 + 10 * run as u8 + publishes;
         let mut uploaded = self.add(run, (sequence + 1, generation), own, Some(data), Why::Publish);
+        let record = uploaded.records.last_mut().expect("just added");
+        record.savepoint = self.records[0].savepoint;
         uploaded.data.insert(data);
         uploaded.runs[run].publishes = publishes;
         next.push(uploaded);
@@ -265,136 +312,23 @@ impl World {
         why: Why,
     ) -> World {
         let needs = match why {
-            Why::Fence { base } => self.records[base].sequence,
-            Why::Publish | Why::Claim => sequence,
+            Why::Fence { base } if !self.records[base].savepoint => self.records[base].sequence,
+            Why::Fence { .. } => sequence,
+            Why::Publish | Why::Claim | Why::Void { .. } => sequence,
         };
         let attempt = Attempt::new(Sequence(sequence), Sequence(needs));
         let record = self.records.len();
         let mut next = self.with(run, Phase::Adding { attempt, record, why });
-        let run = run as u8;
-        next.records.push(Record { sequence, run, generation, parent: Some(parent), data });
-        next
-    }
-
-    /// All answers that the store may give, good ones and bad ones.
-    fn answers(
-        &self,
-        run: usize,
-        attempt: &Attempt,
-        record: usize,
-        why: Why,
-        next: &mut Vec<World>,
-    ) {
-        let mut answer = |world: World, fact: Fact| {
-            let mut attempt = attempt.clone();
-            attempt.learn(fact);
-            next.push(world.with(run, Phase::Adding { attempt, record, why }));
-        };
-        let standing = self.live.get(&self.records[record].sequence);
-        match attempt.next() {
-            Next::Create if standing.is_some() => answer(self.clone(), Fact::Exists),
-            Next::Create => {
-                let mut created = self.clone();
-                created.create(record);
-                answer(created.clone(), Fact::Created);
-                if let Some(created) = created.troubled() {
-                    answer(created.clone(), Fact::Exists);
-                    answer(created, Fact::NoAnswer);
-                }
-                if let Some(mut late) = self.troubled() {
-                    late.late.insert(record);
-                    answer(late, Fact::NoAnswer);
-                }
-            }
-            Next::ReadBack => answer(
-                self.clone(),
-                match standing {
-                    None => Fact::Nothing,
-                    Some(standing) if *standing == record => Fact::Mine,
-                    Some(_) => Fact::Other,
-                },
-            ),
-            Next::ReadBoundary => {
-                answer(self.clone(), Fact::Boundary(self.boundary.map(Sequence)));
-            }
-            Next::Stop(_) => unreachable!("settled elsewhere"),
-        }
-        if let Some(silent) = self.troubled() {
-            answer(silent, Fact::NoAnswer);
-        }
-    }
-
-    fn settle(&self, run: usize, outcome: Outcome, next: &mut Vec<World>) {
-        let Phase::Adding { attempt, record, why } = &self.runs[run].phase else { return };
-        match (outcome, *why) {
-            (Outcome::Durable, Why::Fence { base }) => {
-                let Record { sequence, generation, .. } = self.records[*record];
-                let (at, data) = ((sequence + 1, generation + 1), self.records[base].data);
-                next.push(self.add(run, at, base, data, Why::Claim));
-            }
-            (Outcome::Durable, Why::Claim | Why::Publish) => {
-                let mut acked = self.with(run, Phase::Idle { own: *record });
-                acked.acked.insert(*record);
-                next.push(acked);
-            }
-            (Outcome::Taken | Outcome::Collected(_), Why::Claim | Why::Fence { .. }) => {
-                next.push(self.with(run, Phase::Start));
-            }
-            (Outcome::Taken | Outcome::Collected(_), Why::Publish) => {
-                next.push(self.with(run, Phase::Fenced));
-            }
-            (Outcome::Unknown, _) => {
-                next.push(self.with(run, Phase::Dead));
-                let mut attempt = attempt.clone();
-                attempt.go_on();
-                let (record, why) = (*record, *why);
-                next.push(self.with(run, Phase::Adding { attempt, record, why }));
-            }
-        }
-    }
-
-    fn look(&self, run: usize, own: usize, next: &mut Vec<World>) {
-        let Some(collections) = self.runs[run].collections.checked_sub(1) else { return };
-        let mut looked = self.with(
+        let (run, savepoint) = (run as u8, false);
+        next.records.push(Record {
+            sequence,
             run,
-            match self.overtaken(own) {
-                true => Phase::Fenced,
-                false => Phase::Looked { own, seen: self.live.clone() },
-            },
-        );
-        looked.runs[run].collections = collections;
-        next.push(looked);
-    }
-
-    /// Manifests one by one, then the data that only they, or older runs, named.
-    fn delete(&self, run: usize, own: usize, seen: &BTreeMap<u64, usize>, boundary: u64) -> World {
-        let mut deleted = self.clone();
-        let given_up = |sequence: u64| sequence <= boundary;
-        let due = seen
-            .iter()
-            .find(|(sequence, _)| given_up(**sequence) && self.live.contains_key(sequence));
-        if let Some((sequence, _)) = due {
-            deleted.live.remove(sequence);
-            return deleted;
-        }
-        let named = |gone: bool| -> BTreeSet<u8> {
-            let of = seen.iter().filter(|(sequence, _)| given_up(**sequence) == gone);
-            of.filter_map(|(_, record)| self.records[*record].data).collect()
-        };
-        let (kept, gone) = (named(false), named(true));
-        let generation = self.records[own].generation;
-        deleted.data.retain(|data| {
-            let old = self.writer(*data).generation < generation;
-            kept.contains(data) || !(old || gone.contains(data))
+            generation,
+            parent: Some(parent),
+            data,
+            savepoint,
         });
-        deleted.runs[run].phase = Phase::Idle { own };
-        deleted
-    }
-
-    /// The first record that named this data.
-    fn writer(&self, data: u8) -> Record {
-        let named = |record: &&Record| record.data == Some(data);
-        *self.records.iter().find(named).expect("data is uploaded for a record")
+        next
     }
 }
 
@@ -422,14 +356,24 @@ impl Scope {
 
 #[test]
 fn acknowledged_publishes_never_fork_and_are_never_lost() {
-    let scope = Scope { publishes: 2, collections: 1, troubles: 1, older: false };
+    let scope =
+        Scope { publishes: 2, collections: 1, troubles: 1, older: false, savepoints: false };
     let states = scope.explore();
     assert!(states > 10_000, "only {states} states");
 }
 
 #[test]
 fn what_a_run_starts_from_is_never_collected() {
-    let scope = Scope { publishes: 1, collections: 1, troubles: 1, older: true };
+    let scope = Scope { publishes: 1, collections: 1, troubles: 1, older: true, savepoints: false };
     let states = scope.explore();
     assert!(states > 1_000, "only {states} states");
+}
+
+#[test]
+fn a_listing_shows_the_history_and_nothing_that_an_overtaken_run_created_again() {
+    for older in [false, true] {
+        let scope = Scope { publishes: 1, collections: 2, troubles: 1, older, savepoints: true };
+        let states = scope.explore();
+        assert!(states > 1_000, "only {states} states");
+    }
 }

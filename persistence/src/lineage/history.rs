@@ -1,12 +1,13 @@
 //! Reading the manifests of a job. Writes nothing, so it serves read-only tools as well.
 
+use super::boundary::Boundary;
 use crate::ids::{JobName, Sequence};
 use crate::manifest::{self, Manifest, damaged, digest_of};
 use crate::paths::{self, Object};
 use crate::{Error, ErrorKind, Result, Store};
 
 /// How often a listing may be overtaken by a collector before that is an error.
-const LISTINGS_MAX: usize = 8;
+pub(super) const LISTINGS_MAX: usize = 8;
 
 /// A manifest in the store, readable or not.
 #[derive(Debug)]
@@ -59,17 +60,33 @@ pub fn read_newest(store: &dyn Store, job: &JobName) -> Result<Newest> {
 }
 
 /// Reads all manifests that have not been given up to collection, newest first.
+///
+/// IMPORTANT: the boundary is read after them. A manifest of a run that was overtaken, created
+/// again under a freed name, stands behind a boundary that was there before it.
 pub fn read_all(store: &dyn Store, job: &JobName) -> Result<Vec<Found>> {
-    let boundary = boundary(store, job)?;
-    let mut all = Vec::new();
-    for sequence in sequences(store, job)?.into_iter().rev() {
-        let Some(found) = read(store, job, sequence)? else { continue };
-        let is_savepoint = found.manifest.as_ref().is_ok_and(|m| m.savepoint.is_some());
-        if Some(sequence) > boundary || is_savepoint {
-            all.push(found);
+    let mut before = boundary(store, job)?;
+    for _ in 0..LISTINGS_MAX {
+        let mut all = Vec::new();
+        for sequence in sequences(store, job)?.into_iter().rev() {
+            all.extend(read(store, job, sequence)?);
         }
+        let after = Boundary::read(store, job)?;
+        let reached = after.as_ref().map(|boundary| boundary.sequence);
+        if reached == before {
+            all.retain(|found| is_of_history(found, after.as_ref()));
+            return Ok(all);
+        }
+        // What was collected meanwhile is gone, and what is new may not have been listed.
+        before = reached;
     }
-    Ok(all)
+    Err(overtaken(job))
+}
+
+fn is_of_history(found: &Found, boundary: Option<&Boundary>) -> bool {
+    let Some(boundary) = boundary else { return true };
+    let is_savepoint = found.manifest.as_ref().is_ok_and(|m| m.savepoint.is_some());
+    found.sequence > boundary.sequence
+        || is_savepoint && boundary.keeps(found.sequence, found.digest.as_deref())
 }
 
 /// One manifest; `None` if there is none of that number.
@@ -124,7 +141,7 @@ fn missing_manifest(job: &JobName, sequence: Sequence) -> Found {
     Found { sequence, name, digest: None, manifest }
 }
 
-fn overtaken(job: &JobName) -> Error {
+pub(super) fn overtaken(job: &JobName) -> Error {
     Error::unavailable(format!(
         "job `{job}`: manifests were listed {LISTINGS_MAX} times and each time the newest was gone \
          when read; the store's listing lies, or another run collects very fast: try again"

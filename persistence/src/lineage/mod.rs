@@ -8,6 +8,7 @@
 //! the reads and writes that they ask for. Knows manifests and names of data; never their content.
 
 mod attempt;
+mod boundary;
 mod claim;
 mod collect;
 mod fence;
@@ -126,6 +127,8 @@ pub struct Lineage {
     fenced: Option<String>,
     /// Manifests are never changed, so each is read once.
     seen: BTreeMap<Sequence, Retained>,
+    /// The savepoints among them.
+    savepoints: boundary::Savepoints,
     /// Data of this generation that no manifest needs and that is still to be deleted.
     owed: BTreeSet<String>,
 }
@@ -197,12 +200,40 @@ fn carry_out(
                 Err(error) => Err(error),
             },
             Next::ReadBoundary => history::boundary(store, job).map(Fact::Boundary),
-            Next::Stop(outcome) => return Ok((outcome, last)),
+            Next::Stop(outcome) => {
+                if let Outcome::Collected(boundary) = outcome
+                    && boundary >= attempt.sequence()
+                {
+                    withdraw(store, job, attempt.sequence(), bytes);
+                }
+                return Ok((outcome, last));
+            }
         };
         attempt.learn(fact.unwrap_or_else(|error| {
             last = Some(error);
             Fact::NoAnswer
         }));
+    }
+}
+
+/// Deletes one's own manifest that was created under a name freed by a collector, so that it is no
+/// part of the history. Should that fail, no listing shows it, and the next collection deletes it.
+fn withdraw(store: &dyn Store, job: &JobName, sequence: Sequence, own: &[u8]) {
+    let name = crate::paths::manifest(job, sequence);
+    let withdrawn = || -> Result<()> {
+        if store.get(&name)?.as_deref() != Some(own) {
+            return Ok(());
+        }
+        // It may have been in time, and be kept as a savepoint.
+        let digest = crate::manifest::digest_of(own);
+        let kept = boundary::Boundary::read(store, job)?;
+        if kept.is_some_and(|boundary| boundary.keeps(sequence, Some(&digest))) {
+            return Ok(());
+        }
+        store.delete(&name)
+    };
+    if let Err(error) = withdrawn() {
+        tracing::warn!(%name, error = %error.report(), "a manifest that came too late stays behind");
     }
 }
 

@@ -68,8 +68,8 @@ impl Lineage {
     ///
     /// Fails with `Fenced` if a newer run has taken over: stop, and commit nothing. Fails with
     /// `Unavailable` if the store does not answer: the checkpoint may exist. Then its output must be
-    /// neither committed nor aborted; call [`Lineage::resolve`] until it settles, or end the
-    /// run.
+    /// neither committed nor aborted; call [`Lineage::resolve`] until it settles, or
+    /// [`Lineage::give_up`], or end the run.
     pub fn publish(&mut self, checkpoint: Checkpoint) -> Result<Published> {
         self.check_not_fenced()?;
         if let Some(pending) = &self.pending {
@@ -124,6 +124,52 @@ impl Lineage {
                 self.pending = Some(pending);
                 Err(error)
             }
+        }
+    }
+
+    /// Gives up a publish that [`Lineage::resolve`] could not settle. Its name is taken by a manifest
+    /// that holds nothing, and that nobody restores: then the checkpoint does not exist and never
+    /// will, however late its write arrives. Answers the proof that it exists if it does after all.
+    ///
+    /// Fails with `Unavailable` if the store does not answer: it is still not known. Then end the
+    /// run; the next one finds out.
+    pub fn give_up(&mut self, now_ms: u64) -> Result<Option<Published>> {
+        self.check_not_fenced()?;
+        let Some(pending) = self.pending.take() else {
+            return Err(Error::internal("there is no publish to give up"));
+        };
+        let void = Manifest {
+            step: Step::Fence,
+            nonce: paths::random_hex::<16>()?,
+            epoch: self.epoch,
+            taken_at_ms: now_ms,
+            duration_ms: 0,
+            bytes: 0,
+            finished: false,
+            savepoint: None,
+            operators: Vec::new(),
+            in_flight: Vec::new(),
+            ..pending.manifest.clone()
+        };
+        let bytes = encode(&void);
+        let mut attempt = Attempt::new(void.sequence, void.sequence);
+        match carry_out(&*self.store, &self.job, &bytes, &mut attempt) {
+            Ok((Outcome::Durable, _)) => {
+                self.sequence = void.sequence;
+                self.digest = digest_of(&bytes);
+                Ok(None)
+            }
+            // Its own, or that of another run.
+            Ok((Outcome::Taken, _)) => {
+                self.pending = Some(pending);
+                self.resolve().map(Some)
+            }
+            Ok((Outcome::Collected(boundary), _)) => {
+                let found = format!("manifests up to {boundary} are being collected");
+                Err(self.fence(&found))
+            }
+            Ok((Outcome::Unknown, last)) => Err(self.unknown(pending.manifest.epoch, last)),
+            Err(error) => Err(error),
         }
     }
 

@@ -136,7 +136,46 @@ fn an_overtaken_run_is_fenced_by_the_boundary() {
     let error = publish(&store, &mut zombie, 9).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced);
     assert!(error.to_string().contains("collected"), "{error}");
+    assert!(!store.objects().contains_key(&paths::manifest(&job(), Sequence(2))), "taken back");
     assert_eq!(claim(&store).unwrap().1.unwrap().epoch, Epoch(2));
+}
+
+/// Savepoints are kept below the boundary: one that an overtaken run created there looked like one.
+#[test]
+fn a_savepoint_of_an_overtaken_run_is_taken_back_or_at_least_never_listed() {
+    let savepoint = |epoch| Checkpoint {
+        savepoint: Some("before-release".to_owned()),
+        ..checkpoint(epoch, vec![])
+    };
+    let (mut listed, mut left_behind) = (BTreeSet::new(), 0);
+    // The zombie is cut off after so many of its calls, or not at all.
+    for calls in 0..8 {
+        let store = Arc::new(MapStore::default());
+        let (mut zombie, _) = claim(&store).unwrap();
+        let (mut heir, _) = claim(&store).unwrap();
+        heir.publish(savepoint(1)).unwrap();
+        for epoch in 2..4 {
+            publish(&store, &mut heir, epoch).unwrap();
+        }
+        let last_one = Retain { last: 1, younger_than_ms: 0 };
+        heir.collect(&last_one, 0).unwrap();
+        store.fail_at(calls, Fault::CrashBefore);
+        zombie.publish(savepoint(9)).unwrap_err();
+        store.heal();
+        left_behind +=
+            usize::from(store.objects().contains_key(&paths::manifest(&job(), Sequence(2))));
+        let all = read_all(&*store, &job()).unwrap();
+        listed.extend(all.iter().map(|f| f.manifest.as_ref().unwrap().epoch.0));
+
+        // The next collection removes what stayed behind, and only that.
+        let (mut next, _) = claim(&store).unwrap();
+        next.collect(&last_one, 0).unwrap();
+        let names = store.list(&paths::manifests(&job())).unwrap();
+        let kept = [3, 5, 6].map(|sequence| paths::manifest(&job(), Sequence(sequence)));
+        assert_eq!(names, kept, "cut off at call {calls}");
+    }
+    assert_eq!(listed, BTreeSet::from([1, 3]));
+    assert!((1..7).contains(&left_behind), "{left_behind}");
 }
 
 #[test]
@@ -166,6 +205,55 @@ fn an_unsettled_publish_is_settled_later_or_blocks_the_next() {
     store.heal();
     assert_eq!(run.resolve().unwrap().epoch(), Epoch(1));
     publish(&store, &mut run, 2).unwrap();
+}
+
+/// Whatever became of the write, giving it up leaves no doubt, or an error.
+#[test]
+fn a_publish_that_is_given_up_never_comes_to_exist_or_does_already() {
+    let mut ends = BTreeSet::new();
+    for fault in [Fault::CrashBefore, Fault::CrashAfter] {
+        let store = Arc::new(MapStore::default());
+        let (mut run, _) = claim(&store).unwrap();
+        publish(&store, &mut run, 1).unwrap();
+        let segment = upload(&store, run.generation(), 2).unwrap();
+        store.fail_at(0, fault);
+        run.publish(checkpoint(2, vec![segment])).unwrap_err();
+        let late = store.objects().get(&paths::manifest(&job(), Sequence(3))).cloned();
+        store.heal();
+        let end = run.give_up(5_000).unwrap();
+        ends.insert(end.map(|published| published.epoch().0));
+        assert_eq!(end_of(&store), if late.is_some() { 2 } else { 1 }, "{fault:?}");
+
+        // Its run goes on, and so does the next.
+        publish(&store, &mut run, 3).unwrap();
+        run.collect(&Retain { last: 1, younger_than_ms: 0 }, 0).unwrap();
+        assert_eq!(end_of(&store), 3);
+        assert_eq!(claim(&store).unwrap().1.unwrap().epoch, Epoch(3));
+    }
+    assert_eq!(ends, BTreeSet::from([None, Some(2)]));
+}
+
+/// What a reader that comes fresh would restore.
+fn end_of(store: &MapStore) -> u64 {
+    let job = job();
+    let newest = read_newest(store, &job).unwrap();
+    let mut all = crate::restore::candidates(store, &job, &newest, true);
+    all.next().unwrap().unwrap().manifest.unwrap().epoch.0
+}
+
+#[test]
+fn a_publish_that_cannot_be_given_up_stays_in_doubt() {
+    let store = Arc::new(MapStore::default());
+    let (mut run, _) = claim(&store).unwrap();
+    publish(&store, &mut run, 1).unwrap();
+    let segment = upload(&store, run.generation(), 2).unwrap();
+    store.fail_at(0, Fault::CrashAfter);
+    run.publish(checkpoint(2, vec![segment])).unwrap_err();
+    let unknown = run.give_up(5_000).unwrap_err();
+    assert_eq!(unknown.kind(), ErrorKind::Unavailable);
+    assert!(unknown.to_string().contains("checkpoint 2 may or may not exist"), "{unknown}");
+    store.heal();
+    assert_eq!(end_of(&store), 2);
 }
 
 #[test]

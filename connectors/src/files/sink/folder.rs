@@ -60,6 +60,21 @@ pub(super) fn refuse_old_parts(folder: &Path) -> Result<()> {
     )))
 }
 
+/// Fails with `Invalid` if there are parts in progress that no run before this one can have begun:
+/// generations only rise, unless the store has lost them.
+pub(super) fn refuse_lost_history(folder: &Path, names: &Names, is_fresh: bool) -> Result<()> {
+    let own = names.generation();
+    let is_lost = |run| if is_fresh { run >= own } else { run == own };
+    let parts = list(folder, |name| names.open_part(name).is_some_and(is_lost))?;
+    let Some(first) = parts.first() else { return Ok(()) };
+    let (folder, count) = (folder.display(), parts.len());
+    Err(Error::invalid(format!(
+        "folder {folder} holds {count} unfinished part files (first: {first}) of runs of this job \
+         whose checkpoints are gone; to begin again remove what is in the folder too, or give the \
+         store that holds the checkpoints"
+    )))
+}
+
 /// Gives finished parts of epochs from `from` on names that no reader's pattern matches, and
 /// answers both names of each. The content stays: somebody may have read it.
 pub(super) fn set_aside(
@@ -95,7 +110,7 @@ pub(super) fn remove_if_there(path: &Path) -> Result<()> {
 }
 
 /// The names that `wanted` accepts, sorted. Those that are not UTF-8 are never ours.
-fn list(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+pub(super) fn list(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
     let failed = |e| io_error("list", folder, e);
     let mut names = Vec::new();
     for entry in fs::read_dir(folder).map_err(failed)? {

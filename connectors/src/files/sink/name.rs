@@ -1,7 +1,8 @@
 //! The names of part files, finished and in progress. Knows no file.
 //!
 //! Neither a job's nor a sink's name holds a dot, so an in-progress name splits into its pieces
-//! in one way only: `.<final name>.<job>.<sink>.<generation>.open`.
+//! in one way only: `.<final name>.<job>.<sink>.<generation>.open`. The proof that it was published
+//! ends in `.done` instead.
 
 use isochrone_engine::connector::SinkContext;
 use isochrone_engine::ids::{Epoch, Generation, JobName, OperatorId, Worker};
@@ -54,13 +55,41 @@ impl Names {
 
     /// Whether `name` is a part that an earlier run of this sink was writing.
     pub(super) fn is_leftover(&self, name: &str) -> bool {
+        self.hidden(name, "open").is_some_and(|(_, generation)| generation < self.generation)
+    }
+
+    /// The run of this sink that was writing the part `name`; `None` for any other name.
+    pub(super) fn open_part(&self, name: &str) -> Option<Generation> {
+        let (finished, generation) = self.hidden(name, "open")?;
+        is_finished_part(finished).then_some(generation)
+    }
+
+    pub(super) fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// The epoch of the part of this sink whose publication `name` proves; `None` for any other
+    /// name.
+    pub(super) fn done_epoch(&self, name: &str) -> Option<Epoch> {
+        epoch_of(self.hidden(name, "done")?.0)
+    }
+
+    /// The final name and the run in a hidden name of this sink.
+    fn hidden<'a>(&self, name: &'a str, kind: &str) -> Option<(&'a str, Generation)> {
         let pieces: Vec<&str> = name.split('.').collect();
-        let ["", _, extension, job, sink, generation, "open"] = pieces[..] else { return false };
-        EXTENSIONS.contains(&extension)
+        let ["", stem, extension, job, sink, generation, end] = pieces[..] else { return None };
+        let is_ours = EXTENSIONS.contains(&extension)
             && job == self.job.as_str()
             && sink == self.sink.as_str()
-            && generation.parse().is_ok_and(|g: u64| g < self.generation.0)
+            && end == kind;
+        let finished = &name[1..][..stem.len() + 1 + extension.len()];
+        is_ours.then(|| Some((finished, Generation(generation.parse().ok()?)))).flatten()
     }
+}
+
+/// The name that proves that the part written as `open` was published.
+pub(super) fn done(open: &str) -> String {
+    format!("{}.done", open.strip_suffix(".open").unwrap_or(open))
 }
 
 /// Between the name of a part that was set aside and the generation that did so.
@@ -117,6 +146,18 @@ mod tests {
         assert!(!mine.is_leftover(&open("job", "out2", 4)));
         assert!(!mine.is_leftover(".open"));
         assert!(!mine.is_leftover("part-0000000001-0000.jsonl"));
+    }
+
+    #[test]
+    fn the_proof_of_a_part_is_known_by_its_epoch_and_matches_no_pattern() {
+        let mine = names("job", "out", 5);
+        let proof = done(&mine.open(&mine.finished(Epoch(7), Worker(3))));
+        assert_eq!(proof, ".part-0000000007-0003.jsonl.job.out.5.done");
+        assert_eq!(mine.done_epoch(&proof), Some(Epoch(7)));
+        assert_eq!(names("job", "out2", 5).done_epoch(&proof), None);
+        assert_eq!(mine.done_epoch(&mine.open(&mine.finished(Epoch(7), Worker(3)))), None);
+        assert!(!mine.is_leftover(&proof));
+        assert!(!is_finished_part(&proof));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! Whose folder it is: a hidden file that says which sink of which job writes there.
 //!
-//! It keeps two sinks from writing the same names, and it tells a folder from which a reader took
-//! a part away from one that is not the same folder, such as the mount point of a lost disk.
+//! It keeps two sinks from writing the same names.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -22,11 +21,6 @@ pub(super) enum Owner {
     Nobody,
     /// This sink has before.
     This,
-}
-
-/// Whether the folder was ever one of a sink's.
-pub(super) fn is_owned(folder: &Path) -> bool {
-    folder.join(NAME).is_file()
 }
 
 /// Looks whose folder it is. Fails with `Invalid` if it is another sink's.

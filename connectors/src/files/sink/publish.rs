@@ -1,19 +1,30 @@
 //! Gives prepared parts their final names, and cleans up after runs that crashed.
 //!
-//! A part is found in one of four states; each has one outcome:
+//! A part is found in one of these states; each has one outcome:
 //!
-//! | open name | final name | outcome |
-//! |---|---|---|
-//! | there | free | gets its final name |
-//! | there or gone | there, same content | published before; done |
-//! | there or gone | there, other content | refused; nothing is ever overwritten |
-//! | gone | free | at a restart: published before and taken by a reader; reported. Else `Corrupt` |
+//! | open name | final name | proof | outcome |
+//! |---|---|---|---|
+//! | there | free | any | gets its final name, then its proof |
+//! | there or gone | there, same content | any | published before; gets its proof if it has none |
+//! | there or gone | there, other content | any | refused; nothing is ever overwritten |
+//! | gone | free | there | published before, and taken by a reader |
+//! | gone | free | none | lost: `Corrupt`, naming all three, at every start |
 //!
-//! The last row rests on two facts: a part is durable under its open name before a checkpoint
-//! names it, and nothing removes that name but a commit, after the final one is durable. So a
-//! missing open name proves that the part was visible. It proves nothing in a folder that is not
-//! the same one (its owner file is missing) or where the part was set aside: then it is `Corrupt`,
-//! naming both.
+//! The order, for all parts of a commit: rename (which never replaces), then the proof (`done.rs`),
+//! for each part; then one sync of the folder. What a crash leaves:
+//!
+//! - before the rename: the open name. Published at the next start.
+//! - between rename and proof: the final name. Gets its proof at the next start. Should a reader take
+//!   the part before that, nothing tells it from a lost one, and the job asks: a gap that nobody
+//!   sees would be worse.
+//! - after the proof: the final name and the proof, or only the proof if a reader was there.
+//! - a power cut before the sync may have kept either, both or none of the two, in any order. Where the
+//!   open name is back, the rename was not durable, so a proof beside it says nothing: it is
+//!   published again, under the same name.
+//! - after the sync: both are durable, and the open name is gone for good.
+//!
+//! Proofs are removed two commits later, so a return to an older checkpoint than the one before the
+//! newest finds parts that were taken without a proof, and asks.
 //!
 //! A run that goes on from an older checkpoint than the one whose output is visible writes those
 //! epochs again: finished parts from that cut on are set aside first, never deleted.
@@ -26,6 +37,7 @@ use std::path::{Path, PathBuf};
 use isochrone_engine::connector::{Committer, Recovery};
 use isochrone_engine::{Error, Result};
 
+use super::done::{self, Proofs};
 use super::name::Names;
 use super::owner::Owner;
 use super::part::PreparedPart;
@@ -34,11 +46,12 @@ use super::{folder, io_error, owner};
 pub(super) struct PartCommitter {
     folder: PathBuf,
     names: Names,
+    proofs: Proofs,
 }
 
 impl PartCommitter {
     pub(super) fn new(folder: String, names: Names) -> Self {
-        PartCommitter { folder: folder.into(), names }
+        PartCommitter { folder: folder.into(), names, proofs: Proofs::default() }
     }
 }
 
@@ -51,10 +64,11 @@ impl Committer<PreparedPart> for PartCommitter {
         if from.is_none() || owner == Owner::Nobody {
             folder::refuse_old_parts(&self.folder)?;
         }
+        folder::refuse_lost_history(&self.folder, &self.names, from.is_none())?;
         owner::take(&self.folder, &self.names, renamed_from.as_ref())?;
         // IMPORTANT: publish first. What is pending lies under an older generation's names, which
         // is what the clean-up removes.
-        let taken = self.publish_all(&pending)?;
+        let (taken, _) = publish_all(&pending)?;
         let mut notes: Vec<String> = taken.iter().map(|part| taken_away(part)).collect();
         let removed = folder::remove_leftovers(&self.folder, &self.names)?;
         if removed > 0 {
@@ -65,37 +79,47 @@ impl Committer<PreparedPart> for PartCommitter {
             let moved = folder::set_aside(&self.folder, &self.names, from)?;
             notes.extend(moved.iter().map(|(part, aside)| set_aside(&self.folder, part, aside)));
         }
+        self.proofs = Proofs::recover(&self.folder, &self.names, &pending, from)?;
         Ok(notes)
     }
 
     fn commit(&mut self, effects: &[PreparedPart]) -> Result<()> {
-        match self.publish_all(effects)?.first() {
-            None => Ok(()),
-            Some(part) => Err(gone(part)),
+        match publish_all(effects)? {
+            (_, new) if new.is_empty() => Ok(()),
+            (_, new) => self.proofs.add(new),
         }
     }
 }
 
-impl PartCommitter {
-    /// Publishes, and answers what somebody has taken away since it was published before.
-    fn publish_all<'a>(&self, effects: &'a [PreparedPart]) -> Result<Vec<&'a PreparedPart>> {
-        let (mut folders, mut taken) = (BTreeSet::new(), Vec::new());
-        for part in effects {
-            match publish(part, |from, to| fs::hard_link(from, to))? {
-                Outcome::Visible => drop(folders.insert(Path::new(&part.folder))),
-                Outcome::Taken => taken.push(part),
+/// Publishes. Answers what readers have taken away since it was published before, and the proofs
+/// that are new.
+fn publish_all(effects: &[PreparedPart]) -> Result<(Vec<&PreparedPart>, Vec<PathBuf>)> {
+    let (mut folders, mut taken, mut proofs) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for part in effects {
+        match publish(part, rename_new)? {
+            Outcome::Visible => {
+                if done::prove(part)? {
+                    proofs.push(done::path(part));
+                }
+                folders.insert(Path::new(&part.folder));
             }
+            Outcome::Taken => taken.push(part),
         }
-        // IMPORTANT: the final names become durable before the open ones go. The other way round,
-        // a power cut between the two could leave a part with no name at all.
-        for folder in folders {
-            folder::sync(folder)?;
-        }
-        for part in effects {
-            folder::remove_if_there(&open_path(part))?;
-        }
-        Ok(taken)
     }
+    for folder in folders {
+        folder::sync(folder)?;
+    }
+    // Of a part that was found under both names. IMPORTANT: the final one is durable by now.
+    for part in effects {
+        folder::remove_if_there(&open_path(part))?;
+    }
+    Ok((taken, proofs))
+}
+
+/// Renames in one step, and fails with `AlreadyExists` where a plain rename would replace.
+fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 fn taken_away(part: &PreparedPart) -> String {
@@ -119,14 +143,17 @@ enum Outcome {
     Taken,
 }
 
-/// Gives one part its final name, keeping the open one.
+/// Gives one part its final name.
 ///
-/// `link` is hard linking: it fails if the name is taken, where a rename would overwrite. On file
-/// systems without it, a look and a rename: a foreign file that appears between the two is lost.
-fn publish(part: &PreparedPart, link: impl Fn(&Path, &Path) -> io::Result<()>) -> Result<Outcome> {
+/// `rename` fails if the name is taken. On file systems without that, a look and a plain rename: a
+/// foreign file that appears between the two is lost.
+fn publish(
+    part: &PreparedPart,
+    rename: impl Fn(&Path, &Path) -> io::Result<()>,
+) -> Result<Outcome> {
     let (open, finished) = (open_path(part), finished_path(part));
     check_length(part, &open)?;
-    match link(&open, &finished) {
+    match rename(&open, &finished) {
         Ok(()) => Ok(Outcome::Visible),
         Err(e) if e.kind() == ErrorKind::AlreadyExists => check_published(part, &finished),
         Err(e) if e.kind() == ErrorKind::NotFound => published_before(part),
@@ -143,9 +170,10 @@ fn finished_path(part: &PreparedPart) -> PathBuf {
     Path::new(&part.folder).join(&part.finished)
 }
 
-/// Link is refused with "not permitted" by file systems such as FAT.
+/// Renaming without replacing is an invalid argument to file systems such as NFS, and unknown to old
+/// kernels.
 fn is_unsupported(error: &io::Error) -> bool {
-    error.kind() == ErrorKind::Unsupported || error.raw_os_error() == Some(libc::EPERM)
+    matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput)
 }
 
 fn rename_if_free(part: &PreparedPart, open: &Path, finished: &Path) -> Result<Outcome> {
@@ -153,6 +181,7 @@ fn rename_if_free(part: &PreparedPart, open: &Path, finished: &Path) -> Result<O
         Ok(true) => check_published(part, finished),
         Ok(false) => match fs::rename(open, finished) {
             Ok(()) => Ok(Outcome::Visible),
+            Err(e) if e.kind() == ErrorKind::NotFound => published_before(part),
             Err(e) => Err(io_error("create", finished, e)),
         },
         Err(e) => Err(io_error("look for", finished, e)),
@@ -179,20 +208,22 @@ fn published_before(part: &PreparedPart) -> Result<Outcome> {
     let (finished, folder) = (finished_path(part), Path::new(&part.folder));
     match finished.try_exists() {
         Ok(true) => check_published(part, &finished),
-        Ok(false) if owner::is_owned(folder) && !folder::was_set_aside(folder, &part.finished)? => {
+        Ok(false) if done::is_proved(part)? && !folder::was_set_aside(folder, &part.finished)? => {
             Ok(Outcome::Taken)
         }
-        Ok(false) => Err(gone(part)),
+        Ok(false) => Err(lost(part)),
         Err(e) => Err(io_error("look for", &finished, e)),
     }
 }
 
-fn gone(part: &PreparedPart) -> Error {
+fn lost(part: &PreparedPart) -> Error {
     Error::corrupt(format!(
-        "part {} is gone, and so is {} under which it was prepared; put it back, or restore an \
-         older checkpoint",
+        "part {} is gone, so is {} under which it was prepared, and nothing proves that it was ever \
+         published: its records would be missing; put one of the two back, or, if a reader has \
+         taken the part, say so by creating the empty file {}",
         finished_path(part).display(),
-        open_path(part).display()
+        open_path(part).display(),
+        done::path(part).display()
     ))
 }
 
@@ -218,11 +249,11 @@ mod tests {
     use super::*;
 
     fn unsupported(_: &Path, _: &Path) -> io::Result<()> {
-        Err(io::Error::from_raw_os_error(libc::EPERM))
+        Err(rustix::io::Errno::INVAL.into())
     }
 
     #[test]
-    fn without_hard_links_a_part_is_renamed_but_never_over_a_foreign_file() {
+    fn where_renaming_always_replaces_a_part_is_renamed_but_never_over_a_foreign_file() {
         let folder = tempfile::TempDir::new().unwrap();
         let part = PreparedPart {
             folder: folder.path().to_str().unwrap().into(),
@@ -241,6 +272,6 @@ mod tests {
         publish(&part, unsupported).unwrap();
         assert_eq!(fs::read(&finished).unwrap(), b"mine");
         assert!(!open_path(&part).exists());
-        publish(&part, |from, to| fs::hard_link(from, to)).unwrap();
+        publish(&part, rename_new).unwrap();
     }
 }
