@@ -60,6 +60,10 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
+    #[cfg(feature = "kafka")]
+    if let End::Topic(url) = &args.output {
+        args.kafka.create(url)?;
+    }
     let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
     job.run(args.run.clone(), move |flow| account_risk(flow, &args))
 }
