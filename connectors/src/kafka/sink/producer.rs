@@ -36,7 +36,7 @@ const SLICE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Records handed over in one call.
 const BATCH: usize = 4096;
-const TURN: Duration = Duration::from_millis(1);
+const TURN: Duration = Duration::from_micros(500);
 
 /// An open producer.
 pub(super) struct Producer {
@@ -232,7 +232,9 @@ impl Producer {
     }
 
     fn make_room(&self, deadline: &Deadline) -> KafkaResult<()> {
-        self.outbox.producer().poll(TURN);
+        // The crate's own waiting burns the processor for the last millisecond.
+        self.listen();
+        std::thread::park_timeout(TURN);
         self.check()?;
         if deadline.has_passed() {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
