@@ -11,6 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::ValueParser;
 use isochrone::connector::{Malformed, OnMalformed};
 use isochrone::prelude::*;
 
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
+    Files::at(&args.input).check_apart_from(&args.output)?;
     let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
     job.run(args.run.clone(), move |flow| account_risk(flow, &args))
 }
@@ -96,15 +98,39 @@ struct Args {
     #[arg(long)]
     follow: bool,
     /// What is not a purchase: fail, skip it, or write it to a directory of dead letters
-    #[arg(long, value_name = "fail|skip|DIR", default_value = "fail")]
-    on_malformed: String,
+    #[arg(long, value_name = "fail|skip|dead-letters=DIR", default_value = "fail",
+          value_parser = ValueParser::new(NotAPurchase::parse))]
+    on_malformed: NotAPurchase,
     /// Days for which an event id is remembered
-    #[arg(long, value_name = "DAYS", default_value = "30")]
+    #[arg(long, value_name = "DAYS", default_value = "30", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
     remember_days: u32,
     #[command(flatten)]
     levels: Levels,
     #[command(flatten)]
     run: RunArgs,
+}
+
+/// What to do with input that is not a purchase.
+#[derive(Clone)]
+enum NotAPurchase {
+    Fail,
+    Skip,
+    DeadLetters(PathBuf),
+}
+
+impl NotAPurchase {
+    /// A folder is named as one, so that a slip of the pen does not become one.
+    fn parse(text: &str) -> Result<NotAPurchase, String> {
+        match (text, text.split_once('=')) {
+            ("fail", _) => Ok(NotAPurchase::Fail),
+            ("skip", _) => Ok(NotAPurchase::Skip),
+            (_, Some(("dead-letters", folder))) if !folder.is_empty() => {
+                Ok(NotAPurchase::DeadLetters(folder.into()))
+            }
+            _ => Err("give fail, skip or dead-letters=DIR".to_owned()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::Args)]
@@ -126,10 +152,12 @@ impl Args {
     fn purchases<'s>(&self, flow: &Flow<'s>) -> Stream<'s, Purchase> {
         let files = Files::at(&self.input).follow(self.follow).by_extension::<Purchase>();
         let purchases = files.event_time(|purchase| purchase.at.into(), DAY);
-        match self.on_malformed.as_str() {
-            "fail" => flow.source("purchases", purchases),
-            "skip" => flow.source("purchases", purchases.on_malformed(OnMalformed::Skip)),
-            folder => {
+        match &self.on_malformed {
+            NotAPurchase::Fail => flow.source("purchases", purchases),
+            NotAPurchase::Skip => {
+                flow.source("purchases", purchases.on_malformed(OnMalformed::Skip))
+            }
+            NotAPurchase::DeadLetters(folder) => {
                 let (good, bad) = flow.source_with_dead_letters("purchases", purchases);
                 bad.map(DeadLetter::from).sink("dead-letters", PartFiles::at(folder).json());
                 good

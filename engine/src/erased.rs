@@ -13,6 +13,7 @@ use crate::{Error, Result};
 pub(crate) trait AnySource {
     fn discover(&self, known: &[String]) -> Result<Discovery<Value>>;
     fn has_more(&self, split: &manifest::Split) -> Result<bool>;
+    fn show(&self, position: &Value) -> String;
 }
 
 pub(crate) struct ErasedSource<S>(pub(crate) Rc<S>);
@@ -40,6 +41,13 @@ impl<S: Source> AnySource for ErasedSource<S> {
             .with_source(error)
         })?;
         self.0.has_more(&Split { id: split.id.clone(), position })
+    }
+
+    fn show(&self, position: &Value) -> String {
+        match serde_json::from_value(position.clone()) {
+            Ok(known) => self.0.show(&known),
+            Err(_) => position.to_string(),
+        }
     }
 }
 
