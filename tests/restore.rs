@@ -67,6 +67,15 @@ fn a_checkpoint_can_be_restored_any_number_of_times() {
 }
 
 #[test]
+fn the_report_names_operators_by_their_ids() {
+    let lab = Lab::with_history();
+    let report = lab.finishes_rightly(&quiet(1)).restore.to_string();
+    for line in ["`sums`: kept", "`sums` on worker 0: 4 rows, ", "`events` script 0 at 81"] {
+        assert!(report.contains(&format!("\n  {line}")), "{line}: {report}");
+    }
+}
+
+#[test]
 fn the_same_store_over_output_that_went_on_without_it_does_not_double() {
     let lab = Lab::with_history();
     let kept = lab.fork();

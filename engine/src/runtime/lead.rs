@@ -190,7 +190,7 @@ impl Ready {
             clock: self.clock.clone(),
             pace,
         };
-        let (restore, operators) = (restore_report(&taken), taken.operators_of(plan));
+        let (restore, operators) = (restore_report(&taken, plan), taken.operators_of(plan));
         Ok(Setting { membership, taken, restore, operators })
     }
 
