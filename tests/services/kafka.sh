@@ -300,13 +300,13 @@ start() {
         shift
     done
     [[ $brokers == 1 || $brokers == 3 ]] || fail "--brokers is 1 or 3"
+    find_jars
     [[ -d $dir ]] || is_mine=1
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
     [[ ! -e $dir/1 ]] || fail "there are brokers in $dir already: restart them, or give an empty folder"
     for ((n = 1; n <= brokers; n++)); do folders+=("$dir/$n"); done
     ports=$((2 + secure))
-    find_jars
     # From here on nothing may stay behind, and a reader that has died must not end this script early.
     trap 'for folder in '"$(printf '%q ' "${folders[@]}")"'; do kill_one "$folder"; done' EXIT
     trap 'exit 1' INT TERM HUP
