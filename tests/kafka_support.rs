@@ -58,9 +58,13 @@ fn open_and_aborted_transactions_are_not_seen() {
     let hanging = Hanging { partition: 0, last_stable_offset: 5, high_watermark: 7 };
     assert_eq!(content.hanging, [hanging]);
     assert_eq!(numbers(&topic), [1, 4, 7], "the open transaction holds back what is behind it");
-    open.commit();
+    let content = std::thread::scope(|scope| {
+        let reading = scope.spawn(|| topic.read_when(5));
+        open.commit();
+        reading.join().unwrap()
+    });
+    assert_eq!((content.records.len(), content.hanging), (5, vec![]));
     assert_eq!(numbers(&topic), [1, 4, 5, 6, 7]);
-    assert_eq!(topic.read().hanging, []);
 }
 
 /// Whoever holds the lane again ends what the one before left open; and so does the time-out.

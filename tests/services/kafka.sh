@@ -110,11 +110,13 @@ launch() {
         -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
         -Dorg.slf4j.simpleLogger.showDateTime=true "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" \
         -Djava.net.preferIPv4Stack=true \
-        -cp "$jars/*" kafka.Kafka "$folder/server.properties" >> "$folder/log" 2>&1 < /dev/null 9>&- &
+        -cp "$jars/*" kafka.Kafka "$folder/server.properties" >> "$folder/log" 2>&1 < /dev/null &
     id=$!
-    echo "$id $(began "$id")" > "$folder/pid"
-    # Whoever it was started for has died meanwhile.
-    [[ ! -e $folder/../ended ]] || { kill_one "$folder"; fail "the owner of $folder has ended"; }
+    # Whoever it was started for may have died meanwhile, and its guard have looked for it in vain.
+    if ! echo "$id $(began "$id")" 2> /dev/null > "$folder/pid" || [[ -e $folder/../ended ]]; then
+        kill -s KILL "$id"
+        fail "the owner of $folder has ended"
+    fi
 }
 
 # Waits until launched brokers say that they have started; a port that answers may be another's.
@@ -264,7 +266,7 @@ prepare() {
         properties "$n" > "$dir/$n/server.properties"
         echo $((port + ports * (n - 1))) > "$dir/$n/port"
         java -XX:TieredStopAtLevel=1 -Xmx128m -cp "$jars/*" kafka.tools.StorageTool format --cluster-id "$id" \
-            --config "$dir/$n/server.properties" "${users[@]}" > "$dir/$n/log" 2>&1 9>&- &
+            --config "$dir/$n/server.properties" "${users[@]}" > "$dir/$n/log" 2>&1 &
         formats+=($!)
     done
     for n in "${!formats[@]}"; do
