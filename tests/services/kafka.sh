@@ -56,10 +56,11 @@ brokers_of() {
 began() {
     local stat
     stat=$(cat "/proc/$1/stat" 2> /dev/null) || return 0
-    # Behind the name: state is the first field, the start the twentieth. A zombie has ended.
+    # Behind the name: state is the first field, the number of threads the 18th, the start the 20th. A zombie
+    # has ended when its other threads have: until then its ports and files are taken.
     # shellcheck disable=SC2086 # fields are words
     set -- ${stat##*) }
-    [[ $1 == Z ]] || echo "${20}"
+    [[ $1 == Z ]] && ((${18} <= 1)) || echo "${20}"
 }
 
 # Prints the process id of a broker that runs.
@@ -112,6 +113,8 @@ launch() {
         -Djava.net.preferIPv4Stack=true \
         -cp "$jars/*" kafka.Kafka "$folder/server.properties" >> "$folder/log" 2>&1 < /dev/null &
     id=$!
+    # Or the shell tells how it ended.
+    disown "$id"
     # Whoever it was started for may have died meanwhile, and its guard have looked for it in vain.
     if ! echo "$id $(began "$id")" 2> /dev/null > "$folder/pid" || [[ -e $folder/../ended ]]; then
         kill -s KILL "$id"
