@@ -20,8 +20,9 @@
 #   kafka.sh tool DIR NAME [ARG..]   topics, produce, consume or another command-line tool on that broker
 #   kafka.sh jars                    fetches what is needed to start, if it is not there; prints where it is
 #
-# A first start of one broker takes 4 s on two idle cores, of three 9 s, with --secure 3 s more; a
-# restart 3 s, a stop 1 s. Each broker keeps 250-350 MB resident. The jars come through Maven, see jars.sh.
+# A first start of one broker takes 3-4 s on two cores that have little else to do and up to 20 s beside
+# builds; of three brokers, or with --secure, about twice that. A restart takes 2-3 s, a stop under 1 s.
+# A broker has 200-350 MB resident. The jars (56 MB) come through Maven, once; see jars.sh.
 # $KAFKA_JVM replaces the flags of the JVM, which are for quick starts and a small heap.
 #
 # A broker's files are in DIR/N: server.properties, data, log, pid. If one does not start within
