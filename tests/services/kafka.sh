@@ -314,7 +314,15 @@ start() {
     for ((n = 1; n <= brokers; n++)); do folders+=("$dir/$n"); done
     ports=$((2 + secure))
     # From here on nothing may stay behind, and a reader that has died must not end this script early.
-    trap 'for folder in '"$(printf '%q ' "${folders[@]}")"'; do kill_one "$folder"; done' EXIT
+    local mark=: remove=: quoted
+    quoted=$(printf '%q' "$dir")
+    # In this order: one that is being restarted looks for the mark after it has a process id.
+    ((!until_eof)) || mark="touch $quoted/ended"
+    ((!until_eof || !is_mine)) || [[ -n ${KEEP_KAFKA:-} ]] || remove="rm -rf $quoted"
+    # shellcheck disable=SC2064 # what is known now
+    trap "$mark
+        for folder in $(printf '%q ' "${folders[@]}"); do kill_one \"\$folder\"; done
+        $remove" EXIT
     trap 'exit 1' INT TERM HUP
     trap '' PIPE
     local chosen=$port
@@ -336,10 +344,6 @@ start() {
     address "$dir" 2> /dev/null || true
     if ((until_eof)); then
         while read -r _; do :; done
-        # In this order: one that is being restarted looks for the file after it has a process id.
-        touch "$dir/ended"
-        for n in "${folders[@]}"; do kill_one "$n"; done
-        ((!is_mine)) || [[ -n ${KEEP_KAFKA:-} ]] || rm -rf "$dir"
         exit 0
     fi
     trap - EXIT
