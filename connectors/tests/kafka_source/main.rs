@@ -6,6 +6,7 @@
 mod failures;
 mod lag;
 mod loss;
+mod mock;
 mod positions;
 mod records;
 mod splits;

@@ -31,6 +31,27 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
     topic: &str,
     timeout: Duration,
 ) -> KafkaResult<Described> {
+    let metadata = client.fetch_metadata(Some(topic), timeout)?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let error = found.map_or(Some(missing()), |found| {
+        found.error().map(|code| KafkaError::MetadataFetch(code.into()))
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    // Left to itself, librdkafka would wait for the controller, which not everybody can reach.
+    let any = metadata.brokers().first().map(|broker| broker.id());
+    let broker = Some(metadata.orig_broker_id()).filter(|id| *id >= 0).or(any);
+    describe_at(client, topic, broker, timeout)
+}
+
+/// Asks a broker.
+fn describe_at<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    broker: Option<i32>,
+    timeout: Duration,
+) -> KafkaResult<Described> {
     let name = CString::new(topic)?;
     let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
     let timed_out = || KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut);
@@ -65,6 +86,15 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
             text.len(),
         );
         check(code.into())?;
+        if let Some(broker) = broker {
+            let code = native::rd_kafka_AdminOptions_set_broker(
+                options.ptr(),
+                broker,
+                text.as_mut_ptr(),
+                text.len(),
+            );
+            check(code.into())?;
+        }
         native::rd_kafka_DescribeTopics(
             client.native_ptr(),
             topics.ptr(),
@@ -83,7 +113,6 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
 ///
 /// The event is the answer to a request to describe one topic.
 unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Described> {
-    let missing = || KafkaError::AdminOp(RDKafkaErrorCode::UnknownTopicOrPartition);
     // SAFETY: everything reached from the event lives as long as it does; it is copied before that
     // ends. Pointers that may be null are checked, or go to a function that takes null.
     unsafe {
@@ -111,6 +140,10 @@ unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Descr
             partitions: i32::try_from(partitions).unwrap_or(i32::MAX),
         })
     }
+}
+
+fn missing() -> KafkaError {
+    KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)
 }
 
 fn check(code: RDKafkaErrorCode) -> KafkaResult<()> {

@@ -12,7 +12,7 @@ pub(super) struct Inquiry<T>(Receiver<Result<T>>);
 impl<T: Send + 'static> Inquiry<T> {
     pub(super) fn start(ask: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Inquiry<T>> {
         let (sender, receiver) = channel();
-        spawn("kafka-inquiry", move || {
+        background(move || {
             // Whoever asked may have gone.
             let _ = sender.send(ask());
         })?;
@@ -41,7 +41,7 @@ impl Ticker {
         mut tick: impl FnMut() + Send + 'static,
     ) -> Result<Ticker> {
         let (sender, receiver) = channel();
-        spawn("kafka-watch", move || {
+        background(move || {
             loop {
                 tick();
                 match receiver.recv_timeout(every) {
@@ -54,8 +54,9 @@ impl Ticker {
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+/// Does something that may take long, on a thread of its own.
+pub(super) fn background(run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = thread::Builder::new().name("kafka-source".to_owned()).spawn(run);
     spawned.map(drop).map_err(|error| {
         Error::unavailable("a thread that asks Kafka could not be started").with_source(error)
     })
