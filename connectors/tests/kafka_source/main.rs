@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod failures;
+mod job;
 mod lag;
 mod loss;
 mod mock;

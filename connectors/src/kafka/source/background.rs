@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use isochrone_engine::{Error, Result};
 
+/// How long an end waits for clients to be closed.
+pub(super) const CLOSING: Duration = Duration::from_millis(500);
+
 /// One question, asked on a thread of its own.
 pub(super) struct Inquiry<T>(Receiver<Result<T>>);
 
@@ -32,25 +35,41 @@ impl<T: Send + 'static> Inquiry<T> {
 }
 
 /// Does something at once and then every so often on a thread of its own, until this is dropped.
-/// Dropping it does not wait for that.
-pub(super) struct Ticker(#[expect(dead_code, reason = "dropped to stop")] Sender<()>);
+pub(super) struct Ticker {
+    /// There until dropped.
+    stop: Option<Sender<()>>,
+    /// Disconnected once the thread has given up all it had.
+    done: Receiver<()>,
+}
 
 impl Ticker {
     pub(super) fn start(
         every: Duration,
         mut tick: impl FnMut() + Send + 'static,
     ) -> Result<Ticker> {
-        let (sender, receiver) = channel();
+        let (stop, stopped) = channel();
+        let (doing, done) = channel();
         background(move || {
             loop {
                 tick();
-                match receiver.recv_timeout(every) {
+                match stopped.recv_timeout(every) {
                     Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
+            drop(tick);
+            drop::<Sender<()>>(doing);
         })?;
-        Ok(Ticker(sender))
+        Ok(Ticker { stop: Some(stop), done })
+    }
+}
+
+impl Drop for Ticker {
+    /// Waits a little, so that a process that ends has closed its clients. One whose broker does not
+    /// answer is not waited for.
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.done.recv_timeout(CLOSING);
     }
 }
 

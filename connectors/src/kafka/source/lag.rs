@@ -1,5 +1,6 @@
 //! Tells a consumer group how far checkpoints have come, for those who watch its lag.
 
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use isochrone_engine::Result;
@@ -9,7 +10,7 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::topic_partition_list::Offset;
 
-use super::background::background;
+use super::background::{CLOSING, background};
 use super::position::KafkaPosition;
 use super::settings::Settings;
 use crate::kafka::client::Context;
@@ -95,8 +96,14 @@ impl Drop for Group {
             consumer.poll(PAUSE);
         }
         // Closing waits for answers, however long. If no thread can be had, it is closed here.
-        if let Err(error) = background(move || drop(consumer)) {
-            tracing::debug!(%error, "the client of the lag group was closed in the foreground");
+        let (closing, closed) = channel::<()>();
+        let close = move || {
+            drop(consumer);
+            drop(closing);
+        };
+        match background(close) {
+            Ok(()) => drop(closed.recv_timeout(CLOSING)),
+            Err(error) => tracing::debug!(%error, "the lag group's client was closed at once"),
         }
     }
 }
