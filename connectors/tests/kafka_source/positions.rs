@@ -131,7 +131,7 @@ fn the_end_is_that_of_the_start_and_a_later_run_reads_on() {
     let split = discover(&source).remove(0);
     topic.send(0, &["d", "e"]);
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c"]);
     let done = Split { id: split.id.clone(), position: reading.position() };
     assert_eq!((done.position.next, done.position.end), (3, Some(3)));
@@ -143,7 +143,7 @@ fn the_end_is_that_of_the_start_and_a_later_run_reads_on() {
     let source = topic.source().until_end(true).text();
     assert!(source.has_more(&done).unwrap());
     let mut reading = Reading::open(&source, &done);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["d", "e"]);
     let done = Split { id: split.id, position: reading.position() };
     assert!(!source.has_more(&done).unwrap());
@@ -173,7 +173,7 @@ fn a_client_that_is_not_asked_reads_ahead_no_further_than_its_bounds() {
     let ahead = resident_kb().saturating_sub(before);
     assert!(ahead < 60 * 1024, "{ahead} KiB were read ahead");
     for reading in &mut readings {
-        reading.to_end().unwrap();
+        reading.until_finished().unwrap();
         assert_eq!(reading.batch.items.len(), 100_000);
     }
 }

@@ -187,7 +187,7 @@ impl<T: 'static> Reading<T> {
     }
 
     /// Polls until the split is finished.
-    pub(crate) fn to_end(&mut self) -> Result<()> {
+    pub(crate) fn until_finished(&mut self) -> Result<()> {
         let poll = self.until("the end", |_, _| false)?;
         assert_eq!(poll, Poll::Finished);
         Ok(())
@@ -236,7 +236,7 @@ where
     S: Source<Position = KafkaPosition>,
 {
     let mut reading = Reading::open(source, split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     reading.batch
 }
 

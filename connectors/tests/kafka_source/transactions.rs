@@ -15,7 +15,7 @@ fn positions_pass_what_was_taken_back_and_the_marks_of_transactions() {
     let split = discover(&source).remove(0);
     assert_eq!(split.position.end, Some(10));
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c"]);
     assert_eq!(reading.position().next, 10);
     // Without an end too: the lag of a job that has read all is nothing.
@@ -58,7 +58,7 @@ fn records_of_an_open_transaction_belong_before_the_end() {
     reading.for_ms(1_000);
     assert_eq!(reading.batch.items, ["a"]);
     open.end(End::Commit);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c", "d"]);
     assert_eq!(reading.position().next, 4);
 }
