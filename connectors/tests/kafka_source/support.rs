@@ -118,6 +118,11 @@ impl Transaction {
         self.0.flush(PATIENCE).unwrap();
     }
 
+    pub(crate) fn abort_and_begin(&self) {
+        self.0.abort_transaction(PATIENCE).unwrap();
+        self.0.begin_transaction().unwrap();
+    }
+
     pub(crate) fn end(self, end: End) {
         match end {
             End::Commit => self.0.commit_transaction(PATIENCE).unwrap(),

@@ -77,3 +77,23 @@ fn the_latest_is_what_becomes_visible_from_now_on() {
     assert_eq!(reading.until_count(1).unwrap(), Poll::Ready);
     assert_eq!(reading.batch.items, ["b"]);
 }
+
+/// A producer that crashes and starts over for a long time leaves nothing but what was taken back.
+#[test]
+fn a_long_run_of_transactions_that_were_taken_back_is_passed() {
+    let topic = Topic::new("crash-loop", 1);
+    let producer = Transaction::begin(&topic.name);
+    for number in 0..150 {
+        producer.send(&topic, 0, &[&format!("{number}")]);
+        producer.abort_and_begin();
+    }
+    producer.send(&topic, 0, &["kept"]);
+    producer.end(End::Commit);
+    let source = topic.source().until_end(true).text();
+    let split = discover(&source).remove(0);
+    assert_eq!(split.position.end, Some(302));
+    let mut reading = Reading::open(&source, &split);
+    reading.until_finished().unwrap();
+    assert_eq!(reading.batch.items, ["kept"]);
+    assert_eq!((reading.position().next, reading.position().lost), (302, 0));
+}
