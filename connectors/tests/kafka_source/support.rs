@@ -118,6 +118,11 @@ impl Transaction {
         self.0.flush(PATIENCE).unwrap();
     }
 
+    pub(crate) fn abort_and_begin(&self) {
+        self.0.abort_transaction(PATIENCE).unwrap();
+        self.0.begin_transaction().unwrap();
+    }
+
     pub(crate) fn end(self, end: End) {
         match end {
             End::Commit => self.0.commit_transaction(PATIENCE).unwrap(),
@@ -187,7 +192,7 @@ impl<T: 'static> Reading<T> {
     }
 
     /// Polls until the split is finished.
-    pub(crate) fn to_end(&mut self) -> Result<()> {
+    pub(crate) fn until_finished(&mut self) -> Result<()> {
         let poll = self.until("the end", |_, _| false)?;
         assert_eq!(poll, Poll::Finished);
         Ok(())
@@ -236,7 +241,7 @@ where
     S: Source<Position = KafkaPosition>,
 {
     let mut reading = Reading::open(source, split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     reading.batch
 }
 
