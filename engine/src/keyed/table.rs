@@ -47,6 +47,16 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
 
 impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L, Packed> {
     /// As [`new`](Table::new), for keys that own memory: their encoded bytes are kept.
+    ///
+    /// ```
+    /// use isochrone_engine::keyed::{Count, Outputs, Table};
+    /// use isochrone_engine::record::hash_of;
+    /// let mut table = Table::packed(128, Count);
+    /// let (key, mut out) = ("a".to_owned(), Outputs::default());
+    /// let hashes = [hash_of(&key)];
+    /// table.apply(&mut vec![(key, ())], |pair| pair, &hashes, &[], &mut out);
+    /// assert_eq!(out.items, [("a".to_owned(), 1)]);
+    /// ```
     pub fn packed(groups: u16, logic: L) -> Self {
         Table::keeping(groups, logic)
     }

@@ -4,12 +4,21 @@
 //! memory twice, and each key be an allocation. So of such keys the table keeps the encoded bytes,
 //! short ones within the entry. All others it keeps as they are.
 
-use bincode::enc::write::Writer;
-use bincode::error::EncodeError;
-
-use crate::record::{Key, KeyBuffer};
+use crate::record::{Key, KeyBuffer, encodes_to};
 
 /// One of the two ways to keep a key `K`.
+///
+/// ```
+/// use isochrone_engine::record::KeyBuffer;
+/// use isochrone_engine::state::keyspace::{Kept, Packed, Whole};
+/// fn keeps<S: Kept<String>>() {
+///     let kept = S::keep(&"ab".to_owned());
+///     assert!(kept.is(&"ab".to_owned()) && !kept.is(&"a".to_owned()));
+///     assert_eq!(kept.encoded(&mut KeyBuffer::default()), b"\x02ab");
+/// }
+/// keeps::<Whole<String>>();
+/// keeps::<Packed>();
+/// ```
 pub trait Kept<K: Key>: 'static {
     /// Keeps a key.
     fn keep(key: &K) -> Self;
@@ -84,10 +93,7 @@ impl<K: Key> Kept<K> for Packed {
 
     #[inline]
     fn is(&self, key: &K) -> bool {
-        let mut comparison = Comparison { rest: self.bytes(), equal: true };
-        bincode::serde::encode_into_writer(key, &mut comparison, bincode::config::standard())
-            .expect("a key encodes: its Serialize neither fails nor hides lengths");
-        comparison.equal && comparison.rest.is_empty()
+        encodes_to(key, self.bytes())
     }
 
     #[inline]
@@ -101,29 +107,6 @@ impl<K: Key> Kept<K> for Packed {
             Bytes::Short { len, .. } => *len,
             Bytes::Long(bytes) => bytes[0],
         }
-    }
-}
-
-/// Compares bytes as the codec gives them, without storing them first: see [`hash_of`], which
-/// does the same for the same reason.
-///
-/// [`hash_of`]: crate::record::hash_of
-struct Comparison<'a> {
-    rest: &'a [u8],
-    equal: bool,
-}
-
-impl Writer for Comparison<'_> {
-    #[inline(always)]
-    fn write(&mut self, bytes: &[u8]) -> Result<(), EncodeError> {
-        match self.rest.split_at_checked(bytes.len()) {
-            Some((these, rest)) => {
-                self.equal &= these == bytes;
-                self.rest = rest;
-            }
-            None => self.equal = false,
-        }
-        Ok(())
     }
 }
 
