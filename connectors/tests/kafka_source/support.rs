@@ -48,7 +48,9 @@ impl Topic {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
         let name = format!("{label}-{now}-{number}");
-        admin().create(&name, partitions, settings).unwrap();
+        // Some tests write records of 1970, which retention would take away.
+        let settings = [settings, &[("retention.ms", "-1")]].concat();
+        admin().create(&name, partitions, &settings).unwrap();
         Topic { name }
     }
 
