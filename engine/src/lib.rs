@@ -33,3 +33,10 @@ pub use keyed_stream::{Keyed, Stateful};
 pub use pending::PendingOutput;
 pub use stream::Stream;
 pub use summary::{CheckpointStats, Loaded, Outcome, RestoreReport, Summary};
+
+#[cfg(feature = "testing")]
+use testing::crash::point as crash_point;
+
+/// A place where a test may let the process die; nothing without the feature `testing`.
+#[cfg(not(feature = "testing"))]
+fn crash_point(_name: &str) {}

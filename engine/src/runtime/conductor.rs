@@ -18,6 +18,7 @@ use super::pace::{COORDINATOR, Pace, Planted, planted};
 use super::splits::Splits;
 use super::tally::Tally;
 use crate::connector::RunContext;
+use crate::crash_point;
 use crate::protocol::{self, Action, Cause, Coordinator, Event, Ledger};
 use crate::time::SharedClock;
 
@@ -313,7 +314,9 @@ impl Conductor {
         };
         self.owes = owes_output(&checkpoint.operators);
         let observed = self.splits.observed(&checkpoint.operators);
+        crash_point("manifest-due");
         let published = self.publish_surely(checkpoint)?;
+        crash_point("manifest-written");
         if published.is_some() {
             self.splits.tell(observed);
             self.ledger.published(epoch);

@@ -103,8 +103,9 @@ fn claim_manifest(job: &JobName, newest: &Newest, base: &Base, now_ms: u64) -> R
     let content = match base {
         Base::From(manifest) => copied(job, manifest)?,
         Base::Fresh { key_groups, key_hash } => {
-            check_nothing_to_lose(newest)?;
-            empty(job, *key_groups, key_hash)
+            // A run that ended before its first checkpoint was this job too.
+            let origin = check_nothing_to_lose(newest)?.and_then(|first| first.origin.clone());
+            Manifest { origin, ..empty(job, *key_groups, key_hash) }
         }
     };
     let nonce = paths::random_hex::<16>()?;
@@ -134,10 +135,11 @@ fn copied(job: &JobName, manifest: &Manifest) -> Result<Manifest> {
     Ok(manifest.clone())
 }
 
-fn check_nothing_to_lose(newest: &Newest) -> Result<()> {
-    let Some(top) = &newest.top else { return Ok(()) };
+/// Gives the claim of a run before, if there was one.
+fn check_nothing_to_lose(newest: &Newest) -> Result<Option<&Manifest>> {
+    let Some(top) = &newest.top else { return Ok(None) };
     match &top.manifest {
-        Ok(manifest) if manifest.epoch == Epoch(0) => Ok(()),
+        Ok(manifest) if manifest.epoch == Epoch(0) => Ok(Some(manifest)),
         _ => Err(Error::invalid(format!(
             "refusing to start fresh beside `{}`; restore from it, or give the job another name",
             top.name

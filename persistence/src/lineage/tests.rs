@@ -108,6 +108,21 @@ fn a_run_goes_on_where_the_last_one_published() {
     assert!(chain, "each names the digest of the one before");
 }
 
+/// What a sink has been told of the job outlives a run that ends before its first checkpoint.
+#[test]
+fn a_job_keeps_its_origin_from_its_very_first_claim() {
+    let store = Arc::new(MapStore::default());
+    let (first, _) = claim(&store).unwrap();
+    let (mut second, from) = claim(&store).unwrap();
+    assert_eq!(from, None);
+    assert_eq!(second.origin(), first.origin());
+    publish(&store, &mut second, 1).unwrap();
+    let (third, _) = claim(&store).unwrap();
+    assert_eq!(third.origin(), first.origin());
+    let (other, _) = claim(&Arc::new(MapStore::default())).unwrap();
+    assert_ne!(other.origin(), first.origin());
+}
+
 #[test]
 fn an_overtaken_run_publishes_nothing() {
     let store = Arc::new(MapStore::default());
