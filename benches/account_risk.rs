@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo bench --bench account_risk
 //! RECORDS=300000 ROUNDS=1 cargo bench --bench account_risk
+//! ONLY=2 cargo bench --bench account_risk  # the engine on so many workers, 0 the loop: for a profile
 //! ```
 //!
 //! Both read the same generated file, drop events seen in the last 30 days of event time, keep
@@ -249,41 +250,58 @@ fn parts_in(folder: &Path) -> Vec<PathBuf> {
     paths.filter(|path| path.extension().is_some_and(|extension| extension == "jsonl")).collect()
 }
 
+/// Workers of each case; none is the loop.
+fn cases() -> Vec<u32> {
+    match from_env("ONLY", u64::MAX) {
+        only @ 0..=64 => vec![only as u32],
+        _ => vec![0, 1, 2],
+    }
+}
+
 fn main() -> std::io::Result<()> {
     let (records, rounds) = (from_env("RECORDS", 3_000_000), from_env("ROUNDS", 3));
     let folder = tempfile::tempdir()?;
     let input = folder.path().join("purchases.csv");
     write_input(&input, records)?;
     let by_hand_output = folder.path().join("by-hand.jsonl");
-    let mut costs = [const { Vec::<Cost>::new() }; 3];
-    let mut summaries = Vec::new();
+    let cases = cases();
+    let mut results: Vec<Vec<(Cost, Option<Summary>)>> = cases.iter().map(|_| vec![]).collect();
     let mut expected = None;
     for _ in 0..rounds {
-        let (cost, done) = measure(|| by_hand(&input, &by_hand_output));
-        done?;
-        costs[0].push(cost);
-        for workers in [1, 2] {
+        for (workers, results) in cases.iter().zip(&mut results) {
+            if *workers == 0 {
+                let (cost, done) = measure(|| by_hand(&input, &by_hand_output));
+                done?;
+                results.push((cost, None));
+                continue;
+            }
             let run = tempfile::tempdir_in(folder.path())?;
-            let (cost, summary) = measure(|| engine(&input, run.path(), workers));
-            costs[workers as usize].push(cost);
-            summaries.push(summary);
-            let expected = expected.get_or_insert_with(|| totals_of(vec![by_hand_output.clone()]));
-            assert!(*expected == totals_of(parts_in(&run.path().join("out"))), "equal output");
+            let (cost, summary) = measure(|| engine(&input, run.path(), *workers));
+            results.push((cost, Some(summary)));
+            if cases.len() > 1 {
+                let by_hand = || totals_of(vec![by_hand_output.clone()]);
+                let output = totals_of(parts_in(&run.path().join("out")));
+                assert!(*expected.get_or_insert_with(by_hand) == output, "equal output");
+            }
         }
     }
     let head = ["", "M/s", "us CPU", "of the loop", "(per core)", "checkpoints", "pause us", "MB"];
-    let names = ["loop by hand", "engine, 1 worker", "engine, 2 workers"];
-    let rows = names.iter().enumerate().map(|(at, name)| {
-        let of = |what: fn(&Cost) -> f64| median(costs[at].iter().map(what));
+    let rows = cases.iter().zip(&results).map(|(workers, own)| {
+        let of = |what: fn(&Cost) -> f64| median(own.iter().map(|(cost, _)| what(cost)));
         let ratio = |what: fn(&Cost) -> f64| {
-            median(costs[0].iter().zip(&costs[at]).map(|(hand, engine)| what(hand) / what(engine)))
+            let pairs = results[0].iter().zip(own);
+            median(pairs.map(|((first, _), (own, _))| what(first) / what(own)))
         };
-        let stats = (at > 0).then(|| &summaries[at - 1].checkpoints);
         let cell = |what: fn(&isochrone::CheckpointStats) -> u64| {
-            stats.map_or(String::new(), |stats| what(stats).to_string())
+            let summary = own.last().and_then(|(_, summary)| summary.as_ref());
+            summary.map_or(String::new(), |summary| what(&summary.checkpoints).to_string())
+        };
+        let name = match workers {
+            0 => "loop by hand".to_owned(),
+            workers => format!("engine, {workers} worker(s)"),
         };
         vec![
-            (*name).to_owned(),
+            name,
             format!("{:.2}", records as f64 / of(|cost| cost.wall_s) / 1e6),
             format!("{:.3}", of(|cost| cost.cpu_s) * 1e6 / records as f64),
             format!("{:.2}", ratio(|cost| cost.wall_s)),

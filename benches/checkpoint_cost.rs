@@ -36,7 +36,7 @@ where
         let keys = start..end.min(start + BATCH);
         let mut items: Vec<_> = keys.map(|number| (mix(number), number as i64)).collect();
         let hashes: Vec<_> = items.iter().map(|(key, _)| hash_of(key)).collect();
-        table.apply(&mut items, &hashes, &[], &mut out);
+        table.apply(&mut items, |pair| pair, &hashes, &[], &mut out);
         out.clear();
     }
 }

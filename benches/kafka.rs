@@ -7,7 +7,7 @@
 //!
 //! - `RECORDS` (2 000 000) in the topic for throughput and kills; a JVM is warm after 10 000 000.
 //! - `ROUNDS` (3): the contenders in turns, again and again; the table has medians.
-//! - `PARTS` (`throughput,kill,latency`), `ONLY` (`bare,streams`): what and who.
+//! - `PARTS` (`throughput,kill,latency`), `ONLY` (`bare,isochrone,streams`): what and who.
 //! - `INTERVAL_MS` (1000): how often output becomes visible in the first two parts; the third has
 //!   20 000 records/s and 100 ms.
 //!

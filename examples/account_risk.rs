@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use clap::builder::ValueParser;
 use ends::{End, KafkaFlags};
 use isochrone::connector::{Malformed, OnMalformed, Source};
 use isochrone::prelude::*;
@@ -60,6 +61,17 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
+    match &args.output {
+        #[cfg(feature = "kafka")]
+        End::Topic(url) => args.kafka.create(url)?,
+        #[cfg(not(feature = "kafka"))]
+        End::Topic(url) => return ends::without_kafka(url),
+        End::Path(output) => {
+            if let End::Path(input) = &args.input {
+                Files::at(input).check_apart_from(output)?;
+            }
+        }
+    }
     let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
     job.run(args.run.clone(), move |flow| account_risk(flow, &args))
 }
@@ -98,10 +110,12 @@ struct Args {
     #[arg(long)]
     follow: bool,
     /// What is not a purchase: fail, skip it, or write it to a directory or topic of dead letters
-    #[arg(long, value_name = "fail|skip|DIR|URL", default_value = "fail")]
-    on_malformed: String,
+    #[arg(long, value_name = "fail|skip|dead-letters=DIR|URL", default_value = "fail",
+          value_parser = ValueParser::new(NotAPurchase::parse))]
+    on_malformed: NotAPurchase,
     /// Days for which an event id is remembered
-    #[arg(long, value_name = "DAYS", default_value = "30")]
+    #[arg(long, value_name = "DAYS", default_value = "30", allow_negative_numbers = true,
+          value_parser = clap::value_parser!(u32).range(1..=36_500))]
     remember_days: u32,
     #[command(flatten)]
     kafka: KafkaFlags,
@@ -109,6 +123,29 @@ struct Args {
     levels: Levels,
     #[command(flatten)]
     run: RunArgs,
+}
+
+/// What to do with input that is not a purchase.
+#[derive(Clone)]
+enum NotAPurchase {
+    Fail,
+    Skip,
+    DeadLetters(End),
+}
+
+impl NotAPurchase {
+    /// An end is named as one, so that a slip of the pen does not become one.
+    fn parse(text: &str) -> Result<NotAPurchase, String> {
+        match (text, text.split_once('=')) {
+            ("fail", _) => Ok(NotAPurchase::Fail),
+            ("skip", _) => Ok(NotAPurchase::Skip),
+            (_, Some(("dead-letters", folder))) if !folder.is_empty() => {
+                let Ok(end) = folder.parse();
+                Ok(NotAPurchase::DeadLetters(end))
+            }
+            _ => Err("give fail, skip or dead-letters=DIR|URL".to_owned()),
+        }
+    }
 }
 
 #[derive(Clone, Copy, clap::Args)]
@@ -148,25 +185,25 @@ impl Args {
         source: impl Source<Item = Purchase>,
     ) -> Result<Stream<'s, Purchase>> {
         let purchases = source.event_time(|purchase| purchase.at.into(), DAY);
-        let folder = match self.on_malformed.as_str() {
-            "fail" => return Ok(flow.source("purchases", purchases)),
-            "skip" => {
+        let dead_letters = match &self.on_malformed {
+            NotAPurchase::Fail => return Ok(flow.source("purchases", purchases)),
+            NotAPurchase::Skip => {
                 return Ok(flow.source("purchases", purchases.on_malformed(OnMalformed::Skip)));
             }
-            other => other,
+            NotAPurchase::DeadLetters(end) => end,
         };
         let (good, bad) = flow.source_with_dead_letters("purchases", purchases);
-        match folder.parse() {
-            Ok(End::Path(folder)) => {
+        match dead_letters {
+            End::Path(folder) => {
                 bad.map(DeadLetter::from).sink("dead-letters", PartFiles::at(folder).json());
             }
             #[cfg(feature = "kafka")]
-            Ok(End::Topic(url)) => {
-                let (kafka, topic) = self.kafka.open(&url)?;
+            End::Topic(url) => {
+                let (kafka, topic) = self.kafka.open(url)?;
                 bad.sink("dead-letters", kafka.sink(&topic).dead_letters());
             }
             #[cfg(not(feature = "kafka"))]
-            Ok(End::Topic(url)) => return ends::without_kafka(&url),
+            End::Topic(url) => return ends::without_kafka(url),
         }
         Ok(good)
     }

@@ -1,9 +1,9 @@
-//! Loads purchases into a topic of Kafka, each once, keyed by account. Makes the topic if there is
-//! none.
+//! Loads purchases into a topic of Kafka, each once, keyed by account.
 //!
 //! ```sh
 //! cargo run --release --features kafka --example load_topic -- \
-//!     --input examples/data/purchases.csv --output kafka://127.0.0.1:9092/purchases --store state-load
+//!     --input examples/data/purchases.csv --output kafka://127.0.0.1:9092/purchases --create-topic 6 \
+//!     --store state-load
 //! ```
 
 mod ends;
@@ -14,7 +14,6 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ends::KafkaFlags;
-use isochrone::connectors::kafka::Admin;
 use isochrone::prelude::*;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -35,9 +34,6 @@ struct Args {
     /// The topic, kafka://host:port/topic
     #[arg(long, value_name = "URL")]
     output: String,
-    /// Partitions of the topic, if it has to be made
-    #[arg(long, value_name = "N", default_value = "6")]
-    partitions: i32,
     #[command(flatten)]
     kafka: KafkaFlags,
     #[command(flatten)]
@@ -55,7 +51,7 @@ const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
 fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
     let (kafka, topic) = args.kafka.open(&args.output)?;
-    Admin::connect(&kafka)?.create_if_missing(&topic, args.partitions, &[])?;
+    args.kafka.create(&args.output)?;
     let job = Job::new("load-topic").checkpoint(Checkpoint::dir("state-load"));
     job.run(args.run.clone(), move |flow| {
         let purchases = Files::at(&args.input).by_extension::<Purchase>();

@@ -103,6 +103,7 @@ struct Args {
 fn main() -> ExitCode {
     isochrone::main(|| {
         let args = Args::parse();
+        Files::at(&args.input).check_apart_from(&args.output)?;
         let job = Job::new("balances").checkpoint(Checkpoint::dir("state"));
         job.run(args.run.clone(), move |flow| {
             let payments = flow.source("payments", Files::at(&args.input).by_extension());

@@ -35,6 +35,9 @@ struct Count {
 fn main() -> ExitCode {
     isochrone::main(|| {
         let args = Args::parse();
+        if let Some(output) = &args.output {
+            Files::at(&args.input).check_apart_from(output)?;
+        }
         Job::new("word-count").run(args.run.clone(), move |flow| word_count(flow, &args))
     })
 }

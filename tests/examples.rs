@@ -135,11 +135,57 @@ fn account_risk_does_with_malformed_input_as_told() {
     assert_eq!(total("skip"), expected);
 
     let letters = folder.path().join("letters");
-    run("dead").path("--on-malformed", &letters).succeeds();
+    let dead_letters = format!("dead-letters={}", letters.display());
+    run("dead").arg("--on-malformed", &dead_letters).succeeds();
     assert_eq!(total("dead"), expected);
     let letters = lines_of(&letters, "jsonl");
     assert_eq!(letters.len(), 1, "{letters:?}");
     assert!(letters[0].contains("e2,x,1997-02-30,1,1") && letters[0].contains("line 3"));
+}
+
+#[test]
+fn account_risk_refuses_slips_of_the_pen() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = || account_risk(folder.path(), PURCHASES);
+    for (flag, value, says) in [
+        ("--on-malformed", "skpi", "give fail, skip or dead-letters=DIR"),
+        ("--on-malformed", "dead-letters=", "give fail, skip or dead-letters=DIR"),
+        ("--remember-days", "-1", "-1 is not in 1..=36500"),
+        ("--remember-days", "0", "0 is not in 1..=36500"),
+    ] {
+        let error = run().arg(flag, value).fails_with(2);
+        assert!(error.contains(says) && error.contains(flag), "{error}");
+    }
+    for output in [folder.path().join("in"), folder.path().join("in/out")] {
+        fs::create_dir_all(folder.path().join("in")).unwrap();
+        let input = folder.path().join("in");
+        let run = Example::new("account_risk").path("--input", &input).path("--output", &output);
+        let error = run.store(folder.path()).fails_with(2);
+        assert!(error.contains("the job reads what it writes"), "{error}");
+    }
+    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(names.len(), 1, "nothing but the input was made: {names:?}");
+}
+
+#[test]
+fn account_risk_says_in_its_help_what_signals_and_exit_codes_mean() {
+    let output = Example::new("account_risk").arg("--help", "").output();
+    let help = String::from_utf8(output.stdout).unwrap();
+    for part in ["SIGTERM, SIGINT", "SIGUSR1", "Exit codes:", "70  a fault", "[default: 1s, unless"]
+    {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+}
+
+#[test]
+fn account_risk_refuses_a_store_where_none_can_be_and_says_why() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = folder.path().join("out");
+    let run = || Example::new("account_risk").arg("--input", PURCHASES).path("--output", &output);
+    let error = run().arg("--store", "/proc/state").fails_with(2);
+    assert!(error.contains("the file system of /proc takes no folders"), "{error}");
+    let error = run().arg("--store", "/proc").fails_with(2);
+    assert!(error.contains("/proc") && error.contains("lacks"), "{error}");
 }
 
 #[test]

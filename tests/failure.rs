@@ -184,6 +184,42 @@ fn sigterm_takes_a_last_checkpoint_commits_and_exits_with_success() {
     assert!(open.is_empty(), "left in progress: {open:?}");
 }
 
+const STUCK: &str = "a_second_sigterm_ends_the_job_at_once_and_says_what_it_was_waiting_for";
+
+#[test]
+fn a_second_sigterm_ends_the_job_at_once_and_says_what_it_was_waiting_for() {
+    play(|flags| stuck_job(Path::new(&flags[1])));
+    let folder = TempDir::new().unwrap();
+    let flags = [folder.path().to_str().unwrap().to_owned()];
+    let mut job = child::Job::start(STUCK, &flags, &folder.path().join("errors"));
+    assert!(wait::soon(|| folder.path().join("stuck").exists()), "{}", job.errors());
+    job.signal("TERM");
+    wait::pause(Duration::from_millis(300));
+    assert_eq!(job.ended(), None, "{}", job.errors());
+    job.signal("TERM");
+    assert_eq!(job.end().code(), Some(4), "{}", job.errors());
+    for part in ["ended at once on request while waiting for checkpoint 1", "`out` on worker 0"] {
+        assert!(job.errors().contains(part), "{}", job.errors());
+    }
+}
+
+/// A job of which a closure never comes back.
+fn stuck_job(folder: &Path) -> Result<()> {
+    let checkpoint = Checkpoint::dir(folder.join("state")).not_by_time();
+    let stuck = folder.join("stuck");
+    let args = RunArgs { signals: true, ..quiet(1) };
+    let end = Job::new("stuck").checkpoint(checkpoint).run(args, move |flow| {
+        let stuck = stuck.clone();
+        let wait = move |_: &u64| {
+            std::fs::write(&stuck, "").unwrap();
+            wait::pause(Duration::from_secs(600));
+        };
+        flow.source("numbers", endless()).inspect(wait).sink("out", Collected::default());
+        Ok(())
+    });
+    end.map(drop)
+}
+
 fn endless_job(folder: &Path) -> Result<()> {
     let checkpoint = Checkpoint::dir(folder.join("state")).every(Duration::from_millis(20));
     let output = folder.join("output");

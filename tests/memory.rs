@@ -26,10 +26,6 @@ const KEYS: u64 = 1_000_000;
 const KEY_BYTES_MAX: u64 = 100;
 const CHECKPOINT_BYTES_MAX: u64 = 40_000_000;
 
-/// The allocator keeps some of what each thread has freed, here up to 25 MB after a large checkpoint,
-/// by chance. It shall not count as anybody's key.
-const ONE_ARENA: [&str; 2] = ["env", "MALLOC_ARENA_MAX=1"];
-
 /// Resident memory of a process, now or at its highest.
 fn resident(id: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -54,7 +50,7 @@ fn quiet(job: &Job) -> u64 {
 fn start(test: &str, folder: &Path, how: &[&str]) -> Job {
     let mut flags = vec![folder.to_str().unwrap().to_owned()];
     flags.extend(how.iter().map(|flag| (*flag).to_owned()));
-    Job::start_within(&ONE_ARENA.map(str::to_owned), test, &flags, &folder.join("errors"))
+    Job::start(test, &flags, &folder.join("errors"))
 }
 
 /// Starts a job, waits for its mark and then for rest; says its memory at rest and at its highest.

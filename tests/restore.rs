@@ -67,6 +67,15 @@ fn a_checkpoint_can_be_restored_any_number_of_times() {
 }
 
 #[test]
+fn the_report_names_operators_by_their_ids() {
+    let lab = Lab::with_history();
+    let report = lab.finishes_rightly(&quiet(1)).restore.to_string();
+    for line in ["`sums`: kept", "`sums` on worker 0: 4 rows, ", "`events` script 0 at 81"] {
+        assert!(report.contains(&format!("\n  {line}")), "{line}: {report}");
+    }
+}
+
+#[test]
 fn the_same_store_over_output_that_went_on_without_it_does_not_double() {
     let lab = Lab::with_history();
     let kept = lab.fork();
@@ -168,16 +177,16 @@ fn a_manifest_of_a_newer_format_stops_the_job_or_is_passed_over_by_choice() {
 /// would be met by the first run that has something to do.
 #[test]
 fn damage_is_reported_and_mended_when_there_is_nothing_to_do() {
-    let damages: [(&str, fn(&Lab<Event>) -> std::path::PathBuf, Damage); 2] = [
-        ("manifest", |lab| lab.manifests().pop().unwrap(), |path, _| flip(path, 200)),
-        ("segment", |lab| lab.segments().pop().unwrap(), |path, _| fs::remove_file(path).unwrap()),
-    ];
-    for (what, object, damage) in damages {
+    for what in ["manifest", "segment"] {
         let lab = Lab::with_history();
         lab.finishes_rightly(&quiet(1));
         assert_eq!(lab.finishes_rightly(&quiet(1)).outcome, Outcome::NothingToDo);
-        let object = object(&lab);
-        damage(&object, &object);
+        let of_kind = if what == "manifest" { lab.manifests() } else { lab.segments() };
+        let object = of_kind.last().unwrap().clone();
+        match what {
+            "manifest" => flip(&object, 200),
+            _ => fs::remove_file(&object).unwrap(),
+        }
         let name = name_in(&lab, &object);
         assert_says(&refusal(&lab, &quiet(1)), ErrorKind::Corrupt, &[&name, "expected"]);
 

@@ -153,6 +153,21 @@ fn an_operator_that_is_gone_stops_the_job_until_it_is_dropped() {
 }
 
 #[test]
+fn a_drop_of_an_operator_that_the_checkpoint_does_not_have_is_refused_naming_those_it_has() {
+    let lab = Lab::with_history();
+    let drop = |id| RunArgs { drop: vec![OperatorId::new(id).unwrap()], ..quiet(1) };
+    let wrong = lab.finish(&drop("smus"), totals(&lab));
+    let says = ["`--drop smus`", "`events`", "`sums`", "`lines`"];
+    assert_refused(wrong, ErrorKind::Invalid, &says);
+    lab.finish(&drop("sums"), without_state(&lab)).unwrap();
+    let again = lab.finish(&drop("sums"), without_state(&lab));
+    assert_refused(again, ErrorKind::Invalid, &["`--drop sums`", "if it was dropped before"]);
+    let fresh = Lab::new(phases());
+    let end = fresh.finish(&drop("sums"), totals(&fresh));
+    assert_refused(end, ErrorKind::Invalid, &["`--drop sums`", "no operators"]);
+}
+
+#[test]
 fn a_source_that_is_gone_stops_the_job_too() {
     let lab = Lab::with_history();
     let (source, out) = (lab.source(), lab.out());

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use isochrone::connector::{Committer, Prepare, Readiness, Sink, SinkContext, Writer};
 use isochrone::connectors::Collected;
@@ -222,8 +223,9 @@ fn run(
     workers: u32,
     script: &Script<Event>,
     sink: &Collected<Effect>,
+    timeout: Duration,
 ) -> Result<Summary> {
-    let checkpoint = Checkpoint::store(store).not_by_time().failures_max(1);
+    let checkpoint = Checkpoint::store(store).not_by_time().failures_max(1).timeout(timeout);
     let job = Job::new(JOB).checkpoint(checkpoint);
     let driver = drive(job.handle(), script.clone());
     let (script, sink) = (script.clone(), sink.clone());
@@ -254,11 +256,13 @@ fn assert_is_undisturbed(store: &MemoryStore, sink: &Collected<Effect>, what: &s
     assert_eq!(state, totals, "{what}");
 }
 
+const PATIENCE: Duration = Duration::from_secs(60);
+
 #[test]
 fn a_crash_before_or_after_any_store_operation_changes_neither_output_nor_state() {
     let whole = Arc::new(FaultyStore::new(MemoryStore::new(), Plan::none()));
     let sink = Collected::default();
-    run(whole.clone(), 2, &gated_script(), &sink).unwrap();
+    run(whole.clone(), 2, &gated_script(), &sink, PATIENCE).unwrap();
     assert_is_undisturbed(whole.inner(), &sink, "undisturbed");
 
     let mut crashes = 0;
@@ -268,12 +272,14 @@ fn a_crash_before_or_after_any_store_operation_changes_neither_output_nor_state(
             let left = MemoryStore::new();
             let store = Arc::new(FaultyStore::new(left.clone(), Plan::at_operation(n, fault)));
             let (script, sink) = (gated_script(), Collected::default());
-            if let Err(error) = run(store.clone(), 2, &script, &sink) {
+            // A store that is gone for good is asked until the checkpoint's time is over.
+            let short = Duration::from_millis(500);
+            if let Err(error) = run(store.clone(), 2, &script, &sink, short) {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{what}: {error:?}");
             }
             crashes += u32::from(store.is_crashed());
             let workers = 1 + (n % 3) as u32;
-            if let Err(error) = run(left.clone(), workers, &script, &sink) {
+            if let Err(error) = run(left.clone(), workers, &script, &sink, PATIENCE) {
                 panic!("{what}: the restart fails: {error:?}");
             }
             assert_is_undisturbed(&left, &sink, &what);
@@ -296,8 +302,8 @@ fn in_every_checkpoint_the_state_is_the_effect_of_exactly_what_the_position_has_
     let script = Script::new(splits[0].clone()).and(splits[1].clone());
     let store = MemoryStore::new();
     let checkpoint = Checkpoint::store(store.clone())
-        .every(std::time::Duration::from_millis(2))
-        .retain(usize::MAX, std::time::Duration::MAX);
+        .every(Duration::from_millis(2))
+        .retain(usize::MAX, Duration::MAX);
     let job = Job::new(JOB).checkpoint(checkpoint);
     let sink = Collected::default();
     job.run(quiet(2), move |flow| {
@@ -339,7 +345,7 @@ fn passed(manifest: &Manifest, splits: &[Vec<Step<Event>>]) -> Vec<Event> {
 fn a_manifest_with_state_newer_than_its_positions_is_refused() {
     let store = MemoryStore::new();
     let (script, sink) = (gated_script(), Collected::default());
-    run(store.clone(), 1, &script, &sink).unwrap();
+    run(store.clone(), 1, &script, &sink, PATIENCE).unwrap();
     let job = JobName::new(JOB).unwrap();
     let newest = read_newest(&store, &job).unwrap().top.unwrap();
     let whole = newest.manifest.unwrap();
@@ -354,7 +360,7 @@ fn a_manifest_with_state_newer_than_its_positions_is_refused() {
     forged.predecessor = newest.digest;
     let name = paths::manifest(&job, forged.sequence);
     store.put(&name, &manifest::encode(&forged)).unwrap();
-    let error = run(store, 1, &script, &sink).unwrap_err();
+    let error = run(store, 1, &script, &sink, PATIENCE).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
     assert!(error.to_string().contains(&name), "{error:?}");
     assert!(error.to_string().contains("epoch"), "{error:?}");

@@ -128,6 +128,9 @@ fn each_process_that_is_killed_costs_one_restart_of_all() {
         set.await_restart(&children);
     }
     set.await_all_output();
+    let errors = set.job.errors();
+    assert!(errors.contains("was ended by signal 9"), "{errors}");
+    assert!(!errors.contains("panicked"), "threads of connections are not heard: {errors}");
     set.drain();
     assert_eq!(judge(&set.log, &set.output()), Verdict::default());
 }

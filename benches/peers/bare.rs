@@ -117,7 +117,9 @@ fn consumer(place: &Place) -> BaseConsumer {
     for partition in 0..PARTITIONS as i32 {
         from.add_partition_offset(&place.input, partition, Offset::Beginning).expect("a place");
     }
-    let committed = consumer.committed_offsets(from.clone(), wait::SOON);
+    // A new broker has nobody yet who keeps the offsets of groups.
+    let committed =
+        wait::until(wait::SOON, || consumer.committed_offsets(from.clone(), wait::SOON).ok());
     for element in committed.expect("the broker is there").elements() {
         if let Offset::Offset(_) = element.offset() {
             let (topic, partition) = (element.topic(), element.partition());

@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use super::super::support::{cpu_s, rss_peak_mb};
-use super::bare;
+use super::{bare, isochrone};
 
 /// In front of the arguments of this program: be a contender instead.
 const BE: &str = "--contender";
@@ -75,6 +75,9 @@ pub(crate) fn contenders(folder: &Path) -> Vec<Contender> {
     if wanted("bare") {
         contenders.push(ours("bare", false));
     }
+    if wanted("isochrone") {
+        contenders.push(ours("isochrone", true));
+    }
     if wanted("streams") {
         contenders.push(Contender {
             name: "streams",
@@ -99,6 +102,7 @@ pub(crate) fn play() {
     let place = Place::of(&arguments[at + 2..]);
     match arguments[at + 1].as_str() {
         "bare" => bare::run(&place),
+        "isochrone" => isochrone::run(&place),
         name => panic!("there is no contender `{name}`"),
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use isochrone::time::{Clock, SystemClock};
 use rdkafka::Message;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
+use rdkafka::types::RDKafkaErrorCode;
 
 use super::super::kafka::{Broker, Topic};
 use super::super::support::cpu_s;
@@ -101,8 +102,14 @@ fn feed(input: &Topic, purchases: &Purchases, clock: &SystemClock, records: u64)
         for id in id..due {
             let row = purchases.row(id);
             let (key, value) = (row.key.unwrap_or_default(), row.value.unwrap_or_default());
-            let record = BaseRecord::to(&input.name).key(&key).payload(&value);
-            producer.send(record).expect("there is room: the broker keeps up");
+            let mut record = BaseRecord::to(&input.name).key(&key).payload(&value);
+            // A broker that does not keep up makes records late, and that is counted.
+            while let Err((error, back)) = producer.send(record) {
+                let is_full = error.rdkafka_error_code() == Some(RDKafkaErrorCode::QueueFull);
+                assert!(is_full, "a record cannot be sent: {error}");
+                producer.poll(Duration::from_millis(1));
+                record = back;
+            }
         }
         id = due;
         producer.poll(Duration::ZERO);

@@ -7,6 +7,7 @@
 pub(crate) mod bare;
 pub(crate) mod check;
 pub(crate) mod contender;
+pub(crate) mod isochrone;
 pub(crate) mod kill;
 pub(crate) mod latency;
 pub(crate) mod purchases;

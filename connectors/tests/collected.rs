@@ -5,7 +5,7 @@
 use isochrone_connectors::{Collected, check_sink};
 use isochrone_engine::ErrorKind;
 use isochrone_engine::connector::{Sink, SinkContext};
-use isochrone_engine::ids::Epoch;
+use isochrone_engine::ids::{Epoch, Worker};
 
 fn context(generation: u64) -> SinkContext {
     SinkContext::alone("job", "out", generation, 3).unwrap()

@@ -203,3 +203,53 @@ fn json_that_is_not_what_is_wanted_says_where() {
     assert!(reason.contains("2147483648") && reason.ends_with("at column 10"), "{reason}");
     assert!(!reason.contains("line"), "{reason}");
 }
+
+/// A quote that is not closed swallows the rows behind it; the message led to the first of them only.
+#[test]
+fn a_quote_that_is_not_closed_is_named_with_its_line() {
+    let reading = sales("item,cents\ntea,1\n\"a\nb\",2\n\"x\ny\",\"3\nmilk,4\nbread,5\n");
+    assert_eq!(reading.items, [sale("tea", 1), sale("a\nb", 2)]);
+    let [malformed] = &reading.malformed[..] else { panic!("{reading:?}") };
+    assert!(malformed.place.contains("line 5"), "{malformed:?}");
+    let reason = "a quoted field without its closing quote; it begins in line 6";
+    assert_eq!(malformed.reason, reason);
+
+    // Behind the longest record, whether the quote is closed by another one far below or not.
+    let rows = "milk,4\n".repeat(100);
+    for end in ["", "x\",1\nlast,7\n"] {
+        let folder = tempfile::tempdir().unwrap();
+        let content = format!("item,cents\ntea,1\nab,\"2\n{rows}{end}");
+        let path = write(folder.path(), "a.csv", content);
+        for split_bytes in [16, 1 << 20] {
+            let files = Files::at(&path).record_bytes_max(100).split_bytes(split_bytes);
+            let reading = read(&files.csv::<Sale>()).unwrap();
+            let [malformed, ..] = &reading.malformed[..] else { panic!("{reading:?}") };
+            let reason = "longer than 100 bytes, the most that a record may have here; its quoted \
+                          field that begins in line 3 may lack the closing quote";
+            assert_eq!(malformed.reason, reason, "{end}");
+        }
+    }
+    // A long record without quotes is only long.
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.txt", "x".repeat(200));
+    let long = read(&Files::at(path).record_bytes_max(100).text()).unwrap();
+    assert_eq!(
+        long.malformed[0].reason,
+        "longer than 100 bytes, the most that a record may have here"
+    );
+}
+
+#[test]
+fn positions_are_shown_as_people_read_them_and_a_missing_input_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = write(folder.path(), "a.csv", "item,cents\ntea,1\n");
+    let source = Files::at(&path).csv::<Sale>();
+    let split = source.discover(&[]).unwrap().new.remove(0);
+    assert_eq!(source.show(&split.position), "byte 0, line 1");
+    let end = common::read_split(&source, split, &mut Default::default()).unwrap();
+    assert_eq!(source.show(&end), "byte 17, line 3");
+
+    let error = Files::at("none.csv").csv::<Sale>().discover(&[]).unwrap_err();
+    let text = "input `none.csv` does not exist; name an existing file or directory";
+    assert_eq!(error.report(), text);
+}

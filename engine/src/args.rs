@@ -34,6 +34,24 @@ pub enum OnDamage {
 /// More threads than this on one machine are a slip of the pen.
 const WORKERS_MAX: u64 = 1024;
 
+/// What `--help` says below the flags.
+#[cfg(feature = "cli")]
+const AFTER_HELP: &str = "\
+Signals:
+  SIGTERM, SIGINT  take a last checkpoint, make its output visible, end with 0; a second one ends
+                   the job at once, with 4, and says what it was waiting for
+  SIGUSR1          take a checkpoint
+
+Exit codes:
+   0  all input is read, or the job was stopped
+   2  fix the job, its flags or its input
+   3  checkpoint and job do not fit: add an upgrade, a rename or --drop
+   4  a store, file or peer did not answer: try again later
+   5  bytes are not what was written: see --on-damage
+   6  a newer run of the job has taken over
+   7  a closure of the job failed
+  70  a fault of the library";
+
 /// How a job is run.
 ///
 /// ```
@@ -45,13 +63,13 @@ const WORKERS_MAX: u64 = 1024;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::Args))]
-#[cfg_attr(feature = "cli", command(next_help_heading = "Running"))]
+#[cfg_attr(feature = "cli", command(next_help_heading = "Running", after_help = AFTER_HELP))]
 pub struct RunArgs {
     /// Worker threads of each process
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", default_value = "1", value_parser = count, allow_negative_numbers = true))]
     pub workers: u32,
 
-    /// Start and supervise N processes on this machine
+    /// Start and supervise N processes on this machine [default: one, not supervised]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = count, allow_negative_numbers = true))]
     pub processes: Option<u32>,
 
@@ -63,15 +81,16 @@ pub struct RunArgs {
     #[cfg_attr(feature = "cli", arg(long, value_name = "FILE"))]
     pub hosts: Option<PathBuf>,
 
-    /// Directory that keeps the checkpoints
+    /// Directory that keeps the checkpoints [default: as the program says]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DIR"))]
     pub store: Option<PathBuf>,
 
-    /// Take a checkpoint every so often, such as 500ms, 5s or 2m
+    /// Take a checkpoint every so often, such as 500ms, 5s or 2m [default: 1s, unless the program
+    /// says otherwise]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DURATION", value_parser = duration))]
     pub checkpoint_every: Option<Duration>,
 
-    /// Take a checkpoint every N records
+    /// Take a checkpoint every N records [default: by time only]
     #[cfg_attr(feature = "cli", arg(long, value_name = "N", value_parser = records, allow_negative_numbers = true))]
     pub checkpoint_records: Option<u64>,
 
@@ -101,7 +120,8 @@ pub struct RunArgs {
     )]
     pub on_damage: OnDamage,
 
-    /// Forget the state of an operator that the job no longer has; may be repeated
+    /// Forget the state of an operator that the job no longer has and the checkpoint still has; may be
+    /// repeated
     #[cfg_attr(feature = "cli", arg(long, value_name = "OPERATOR", value_parser = OperatorId::new))]
     pub drop: Vec<OperatorId>,
 

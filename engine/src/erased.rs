@@ -15,6 +15,7 @@ pub(crate) trait AnySource {
     fn discover(&self, known: &[String]) -> Result<Discovery<Value>>;
     fn has_more(&self, split: &manifest::Split) -> Result<bool>;
     fn observer(&self) -> Option<AnyObserver>;
+    fn show(&self, position: &Value) -> String;
 }
 
 /// Is told the splits of a checkpoint that exists.
@@ -48,6 +49,13 @@ impl<S: Source> AnySource for ErasedSource<S> {
                 Err(error) => tracing::warn!(%error, "a checkpoint is not made known"),
             }
         }))
+    }
+
+    fn show(&self, position: &Value) -> String {
+        match serde_json::from_value(position.clone()) {
+            Ok(known) => self.0.show(&known),
+            Err(_) => position.to_string(),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use crate::record::{Key, Record, groups_of};
 use crate::runtime::message::Handover;
 use crate::state::State;
 use crate::state::codec::CODEC;
+use crate::state::keyspace::Kept;
 use crate::state::shape::Shape;
 use crate::state::slot::Slot;
 use crate::stream::Stream;
@@ -188,10 +189,22 @@ impl<'s, K: Key, T: Record, F: Fn(&T) -> K + 'static> Keyed<'s, K, T, F> {
     }
 
     fn operator<L: Logic<K, T>>(&self, id: &Id, logic: L) -> Stream<'s, L::Out> {
+        let groups = self.stream.flow().site.groups;
+        if const { std::mem::needs_drop::<K>() } {
+            self.with_table(id, Table::packed(groups, logic))
+        } else {
+            self.with_table(id, Table::new(groups, logic))
+        }
+    }
+
+    fn with_table<L, S>(&self, id: &Id, mut table: Table<K, T, L, S>) -> Stream<'s, L::Out>
+    where
+        L: Logic<K, T>,
+        S: Kept<K>,
+    {
         let flow = self.stream.flow();
         let state = state_type::<K, L::Slot>();
         let (id, part) = flow.declare(id, Role::State(state));
-        let mut table = Table::new(flow.site.groups, logic);
         load(flow, &mut table, part).unwrap_or_else(|error| flow.fail(error));
         let origins = self.stream.origins();
         let mark = flow.site.restored.watermark(origins);
@@ -341,9 +354,9 @@ fn can_upgrade<V: Slot>(from: StateVersion) -> bool {
 }
 
 /// Reads this worker's share of the restored state.
-fn load<K: Key, T: Record, L: Logic<K, T>>(
+fn load<K: Key, T: Record, L: Logic<K, T>, S: Kept<K>>(
     flow: &Flow<'_>,
-    table: &mut Table<K, T, L>,
+    table: &mut Table<K, T, L, S>,
     part: Part,
 ) -> Result<()> {
     let site = &flow.site;

@@ -149,6 +149,44 @@ pub fn hash_of<K: Serialize + ?Sized>(key: &K) -> KeyHash {
     hasher.finish()
 }
 
+/// Whether a key encodes to exactly these bytes.
+///
+/// # Panics
+/// If the key's `Serialize` fails: such a type cannot be a key.
+///
+/// ```
+/// use isochrone_engine::record::encodes_to;
+/// assert!(encodes_to("ab", b"\x02ab"));
+/// assert!(!encodes_to("ab", b"\x02ac") && !encodes_to("ab", b"\x02abc"));
+/// ```
+#[inline]
+pub fn encodes_to<K: Serialize + ?Sized>(key: &K, bytes: &[u8]) -> bool {
+    let mut comparison = Comparison { rest: bytes, equal: true };
+    bincode::serde::encode_into_writer(key, &mut comparison, bincode::config::standard())
+        .expect("a key encodes: its Serialize neither fails nor hides lengths");
+    comparison.equal && comparison.rest.is_empty()
+}
+
+/// Compares bytes as the codec gives them; not through memory, for the same reason as [`Hasher`].
+struct Comparison<'a> {
+    rest: &'a [u8],
+    equal: bool,
+}
+
+impl bincode::enc::write::Writer for Comparison<'_> {
+    #[inline(always)]
+    fn write(&mut self, bytes: &[u8]) -> Result<(), bincode::error::EncodeError> {
+        match self.rest.split_at_checked(bytes.len()) {
+            Some((these, rest)) => {
+                self.equal &= these == bytes;
+                self.rest = rest;
+            }
+            None => self.equal = false,
+        }
+        Ok(())
+    }
+}
+
 const INLINE_BYTES: usize = 32;
 
 /// A place to encode one key after another. Integers and short strings, tuples and structs need no

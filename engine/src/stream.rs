@@ -216,6 +216,7 @@ impl<'s, T: Record> Stream<'s, T> {
     }
 
     /// Brings records with equal keys together, on one worker and in the order of their split.
+    /// `key` depends on the record alone: it is asked on both ends of the way.
     ///
     /// ```
     /// # use isochrone_connectors::{Collected, generator::Generator};

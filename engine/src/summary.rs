@@ -109,10 +109,10 @@ pub struct RestoreReport {
 }
 
 /// State that one worker took over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// Index of the operator in the order of declaration.
-    pub operator: usize,
+    /// The operator's id.
+    pub operator: String,
     /// The worker.
     pub worker: u32,
     /// Rows: one per key, or per entry of a map.
@@ -138,7 +138,7 @@ impl fmt::Display for RestoreReport {
             write!(f, "\n  {line}")?;
         }
         for Loaded { operator, worker, rows, bytes } in &self.loaded {
-            write!(f, "\n  operator {operator} on worker {worker}: {rows} rows, {bytes} bytes")?;
+            write!(f, "\n  `{operator}` on worker {worker}: {rows} rows, {bytes} bytes")?;
         }
         for line in &self.positions {
             write!(f, "\n  {line}")?;

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use isochrone::prelude::*;
 
 #[cfg(feature = "kafka")]
-use isochrone::connectors::kafka::{Kafka, Secret};
+use isochrone::connectors::kafka::{Admin, Kafka, Secret};
 
 /// One end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +39,9 @@ pub(crate) struct KafkaFlags {
     /// A secret setting, from a variable or a file: sasl.password=env:NAME or =file:PATH
     #[arg(long, value_name = "KEY=FROM")]
     kafka_secret: Vec<String>,
+    /// Make the topic that is written, with so many partitions, if there is none
+    #[arg(long, value_name = "PARTITIONS")]
+    create_topic: Option<i32>,
     /// Read a topic up to the end that it has now, and be done
     #[arg(long)]
     pub(crate) until_end: bool,
@@ -72,6 +75,13 @@ impl KafkaFlags {
             kafka = kafka.secret(key, secret);
         }
         Ok((kafka, topic))
+    }
+
+    /// Makes the topic of a URL, if that is asked for.
+    pub(crate) fn create(&self, url: &str) -> Result<()> {
+        let Some(partitions) = self.create_topic else { return Ok(()) };
+        let (kafka, topic) = self.open(url)?;
+        Admin::connect(&kafka)?.create_if_missing(&topic, partitions, &[]).map(drop)
     }
 }
 

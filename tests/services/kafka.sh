@@ -20,8 +20,9 @@
 #   kafka.sh tool DIR NAME [ARG..]   topics, produce, consume or another command-line tool on that broker
 #   kafka.sh jars                    fetches what is needed to start, if it is not there; prints where it is
 #
-# A first start of one broker takes 4 s on two idle cores, of three 9 s, with --secure 3 s more; a
-# restart 3 s, a stop 1 s. Each broker keeps 250-350 MB resident. The jars come through Maven, see jars.sh.
+# A first start of one broker takes 3-4 s on two cores that have little else to do and up to 20 s beside
+# builds; of three brokers, or with --secure, about twice that. A restart takes 2-3 s, a stop under 1 s.
+# A broker has 200-350 MB resident. The jars (56 MB) come through Maven, once; see jars.sh.
 # $KAFKA_JVM replaces the flags of the JVM, which are for quick starts and a small heap.
 #
 # A broker's files are in DIR/N: server.properties, data, log, pid. If one does not start within
@@ -56,10 +57,11 @@ brokers_of() {
 began() {
     local stat
     stat=$(cat "/proc/$1/stat" 2> /dev/null) || return 0
-    # Behind the name: state is the first field, the start the twentieth. A zombie has ended.
+    # Behind the name: state is the first field, the number of threads the 18th, the start the 20th. A zombie
+    # has ended when its other threads have: until then its ports and files are taken.
     # shellcheck disable=SC2086 # fields are words
     set -- ${stat##*) }
-    [[ $1 == Z ]] || echo "${20}"
+    [[ $1 == Z ]] && ((${18} <= 1)) || echo "${20}"
 }
 
 # Prints the process id of a broker that runs.
@@ -110,11 +112,15 @@ launch() {
         -Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info \
         -Dorg.slf4j.simpleLogger.showDateTime=true "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS" \
         -Djava.net.preferIPv4Stack=true \
-        -cp "$jars/*" kafka.Kafka "$folder/server.properties" >> "$folder/log" 2>&1 < /dev/null 9>&- &
+        -cp "$jars/*" kafka.Kafka "$folder/server.properties" >> "$folder/log" 2>&1 < /dev/null &
     id=$!
-    echo "$id $(began "$id")" > "$folder/pid"
-    # Whoever it was started for has died meanwhile.
-    [[ ! -e $folder/../ended ]] || { kill_one "$folder"; fail "the owner of $folder has ended"; }
+    # Or the shell tells how it ended.
+    disown "$id"
+    # Whoever it was started for may have died meanwhile, and its guard have looked for it in vain.
+    if ! echo "$id $(began "$id")" 2> /dev/null > "$folder/pid" || [[ -e $folder/../ended ]]; then
+        kill -s KILL "$id"
+        fail "the owner of $folder has ended"
+    fi
 }
 
 # Waits until launched brokers say that they have started; a port that answers may be another's.
@@ -264,7 +270,7 @@ prepare() {
         properties "$n" > "$dir/$n/server.properties"
         echo $((port + ports * (n - 1))) > "$dir/$n/port"
         java -XX:TieredStopAtLevel=1 -Xmx128m -cp "$jars/*" kafka.tools.StorageTool format --cluster-id "$id" \
-            --config "$dir/$n/server.properties" "${users[@]}" > "$dir/$n/log" 2>&1 9>&- &
+            --config "$dir/$n/server.properties" "${users[@]}" > "$dir/$n/log" 2>&1 &
         formats+=($!)
     done
     for n in "${!formats[@]}"; do
@@ -300,15 +306,23 @@ start() {
         shift
     done
     [[ $brokers == 1 || $brokers == 3 ]] || fail "--brokers is 1 or 3"
+    find_jars
     [[ -d $dir ]] || is_mine=1
     mkdir -p "$dir"
     dir=$(cd "$dir" && pwd)
     [[ ! -e $dir/1 ]] || fail "there are brokers in $dir already: restart them, or give an empty folder"
     for ((n = 1; n <= brokers; n++)); do folders+=("$dir/$n"); done
     ports=$((2 + secure))
-    find_jars
     # From here on nothing may stay behind, and a reader that has died must not end this script early.
-    trap 'for folder in '"$(printf '%q ' "${folders[@]}")"'; do kill_one "$folder"; done' EXIT
+    local mark=: remove=: quoted
+    quoted=$(printf '%q' "$dir")
+    # In this order: one that is being restarted looks for the mark after it has a process id.
+    ((!until_eof)) || mark="touch $quoted/ended"
+    ((!until_eof || !is_mine)) || [[ -n ${KEEP_KAFKA:-} ]] || remove="rm -rf $quoted"
+    # shellcheck disable=SC2064 # what is known now
+    trap "$mark
+        for folder in $(printf '%q ' "${folders[@]}"); do kill_one \"\$folder\"; done
+        $remove" EXIT
     trap 'exit 1' INT TERM HUP
     trap '' PIPE
     local chosen=$port
@@ -330,10 +344,6 @@ start() {
     address "$dir" 2> /dev/null || true
     if ((until_eof)); then
         while read -r _; do :; done
-        # In this order: one that is being restarted looks for the file after it has a process id.
-        touch "$dir/ended"
-        for n in "${folders[@]}"; do kill_one "$n"; done
-        ((!is_mine)) || [[ -n ${KEEP_KAFKA:-} ]] || rm -rf "$dir"
         exit 0
     fi
     trap - EXIT

@@ -30,12 +30,14 @@ pub struct RecordEnd {
     seen: usize,
     inside_quotes: bool,
     quoted: bool,
+    /// Where the last quoted field began.
+    opened: usize,
 }
 
 impl RecordEnd {
     /// At the start of a record.
     pub fn new(framing: Framing) -> Self {
-        RecordEnd { framing, seen: 0, inside_quotes: false, quoted: false }
+        RecordEnd { framing, seen: 0, inside_quotes: false, quoted: false, opened: 0 }
     }
 
     /// The index of the line feed that ends the record at the start of `data`, if it is there.
@@ -71,6 +73,19 @@ impl RecordEnd {
     pub fn is_inside_quotes(&self, data: &[u8]) -> bool {
         // A quote that is the very last byte closes its field.
         self.inside_quotes && data[self.seen..].is_empty()
+    }
+
+    /// The index of the quote that began the field inside which the bytes so far end. Not to be asked
+    /// once bytes were dropped.
+    ///
+    /// ```
+    /// use isochrone_connectors::format::{Framing, RecordEnd};
+    /// let mut end = RecordEnd::new(Framing::Quoted { delimiter: b',' });
+    /// assert_eq!(end.find(b"1,\"two\n3,4\n"), None);
+    /// assert_eq!(end.open_quote(b"1,\"two\n3,4\n"), Some(2));
+    /// ```
+    pub fn open_quote(&self, data: &[u8]) -> Option<usize> {
+        self.is_inside_quotes(data).then_some(self.opened)
     }
 
     /// How many of the bytes seen so far are not needed to find the end. They may be dropped by a
@@ -110,6 +125,7 @@ impl RecordEnd {
             // Elsewhere in a field a quote is a character like any other.
             self.inside_quotes = at == 0 || data[at - 1] == delimiter;
             self.quoted |= self.inside_quotes;
+            self.opened = at;
             self.seen = at + 1;
         }
     }

@@ -2,6 +2,7 @@
 //! remembered, so that a time-out can say why.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use rdkafka::TopicPartitionList;
@@ -22,6 +23,8 @@ struct Shared {
     hidden: Vec<String>,
     /// The last one of each kind.
     troubles: Mutex<Vec<Trouble>>,
+    /// How many commits were answered.
+    committed: AtomicU64,
 }
 
 /// An error that the client met by itself, such as a connection that failed.
@@ -37,6 +40,7 @@ impl Context {
             addresses: addresses.to_owned(),
             hidden,
             troubles: Mutex::default(),
+            committed: AtomicU64::new(0),
         }))
     }
 
@@ -60,6 +64,11 @@ impl Context {
     /// Whether the client has met something that will not pass by itself.
     pub(super) fn is_hopeless(&self) -> bool {
         self.cause().is_some_and(|cause| trouble::is_hopeless(cause.code))
+    }
+
+    /// How many commits to a group have been answered.
+    pub(super) fn commits_answered(&self) -> u64 {
+        self.0.committed.load(Ordering::Acquire)
     }
 
     /// Things work now.
@@ -107,6 +116,7 @@ impl ClientContext for Context {
 
 impl ConsumerContext for Context {
     fn commit_callback(&self, result: KafkaResult<()>, _offsets: &TopicPartitionList) {
+        self.0.committed.fetch_add(1, Ordering::Release);
         if let Err(error) = result {
             tracing::warn!(%error, "the lag group could not be told what has been read");
         }

@@ -37,6 +37,9 @@ pub(super) enum Own {
     Fixed(&'static str),
 }
 
+/// What librdkafka calls the addresses.
+const ADDRESSES: [&str; 2] = ["bootstrap.servers", "metadata.broker.list"];
+
 impl Kafka {
     /// A cluster by the addresses of some of its brokers: `host:port`, with commas in between.
     ///
@@ -120,6 +123,13 @@ impl Kafka {
         // What is shown of it is decided where it is logged.
         config.set_log_level(RDKafkaLogLevel::Info);
         config.set("bootstrap.servers", &self.addresses);
+        let keys = self.settings.keys().chain(self.secrets.keys());
+        let mut keys = keys.filter(|key| ADDRESSES.contains(&key.as_str()));
+        if let Some(key) = keys.next() {
+            return Err(Error::invalid(format!(
+                "setting `{key}` of Kafka: give the addresses to `Kafka::at` instead"
+            )));
+        }
         let mut hidden = Vec::new();
         for (key, secret) in &self.secrets {
             let value = secret.read(key)?;
@@ -127,11 +137,6 @@ impl Kafka {
             hidden.push(value);
         }
         for (key, value) in &self.settings {
-            if matches!(key.as_str(), "bootstrap.servers" | "metadata.broker.list") {
-                return Err(Error::invalid(format!(
-                    "setting `{key}` of Kafka: give the addresses to `Kafka::at` instead"
-                )));
-            }
             config.set(key, value);
         }
         for (key, value, worth) in own {
@@ -249,6 +254,12 @@ mod tests {
         assert_eq!(config.get("isolation.level"), Some("read_committed"));
         let kafka = Kafka::at("a:1").unwrap().set("bootstrap.servers", "b:1");
         assert!(kafka.client(&own).is_err());
+        let kafka = Kafka::at("a:1").unwrap().secret("bootstrap.servers", Secret::env("HOME"));
+        assert!(kafka.client(&own).is_err());
+        // Given as a secret, a fixed setting is fixed all the same.
+        let kafka = Kafka::at("a:1").unwrap().secret("isolation.level", Secret::env("HOME"));
+        let (config, _) = kafka.client(&own).unwrap();
+        assert_eq!(config.get("isolation.level"), Some("read_committed"));
     }
 
     #[test]

@@ -67,4 +67,8 @@ fn a_group_that_cannot_be_told_is_no_error() {
     }
     let ms = isochrone_engine::time::Clock::monotonic_ms(&clock);
     assert!(ms < 1_000, "it waited {ms} ms");
+    // Nor does the end of the job wait for an answer that does not come.
+    drop(observer);
+    let ms = isochrone_engine::time::Clock::monotonic_ms(&clock);
+    assert!(ms < 3_000, "it waited {ms} ms");
 }

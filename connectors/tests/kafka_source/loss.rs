@@ -40,7 +40,7 @@ fn a_source_that_may_lose_goes_on_with_the_oldest_record_and_counts() {
     topic.delete_records(0, 8);
     let source = continuing(&topic).until_end(true).text();
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["8", "9"], "the oldest, never the latest");
     let position = reading.position();
     assert_eq!((position.next, position.lost, position.losses), (10, 5, 1));
@@ -49,7 +49,7 @@ fn a_source_that_may_lose_goes_on_with_the_oldest_record_and_counts() {
     topic.delete_records(0, 17);
     let split = Split { id: split.id, position };
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, strs(&numbers(17..20)));
     let position = reading.position();
     assert_eq!((position.next, position.lost, position.losses), (20, 12, 2));
@@ -97,7 +97,7 @@ fn a_topic_that_was_created_again_is_another_one_even_where_its_offsets_fit() {
     assert!(error.contains("offset 3 is to be read next of the old one"), "{error}");
     let source = continuing(&topic).until_end(true).text();
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, strs(&numbers(100..110)), "all of the new one");
     let position = reading.position();
     assert_eq!((position.next, position.lost, position.losses), (10, 0, 1));
@@ -149,7 +149,7 @@ fn a_topic_with_fewer_partitions_than_the_checkpoint_knows_is_another_one() {
     // Going on, there is nothing more to read of it.
     assert_eq!(continuing(&topic).text().discover(&known).unwrap().new, []);
     let source = continuing(&topic).text();
-    Reading::open(&source, &splits[2]).to_end().unwrap();
+    Reading::open(&source, &splits[2]).until_finished().unwrap();
 }
 
 /// The end of a log is cut back if a leader is elected that lacks records. One broker does not do
@@ -196,14 +196,14 @@ fn a_compacted_topic_has_gaps_that_are_no_loss() {
         read_split(&source, &split).items.len() < 60
     });
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.position().next, 101);
     assert_eq!(reading.batch.items.last().map(String::as_str), Some("kept"));
     // A position within the gap is as good as any.
     split.position.next = 7;
     let position = {
         let mut reading = Reading::open(&source, &split);
-        reading.to_end().unwrap();
+        reading.until_finished().unwrap();
         reading.position()
     };
     assert_eq!((position.next, position.lost), (101, 0));

@@ -4,8 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod failures;
+mod job;
 mod lag;
 mod loss;
+mod mock;
 mod positions;
 mod records;
 mod splits;

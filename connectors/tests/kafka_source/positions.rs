@@ -1,7 +1,9 @@
 //! Reading from positions: all of it, from each of them, and how far a client reads ahead.
 
+use isochrone_connectors::conformance::check_source;
 use isochrone_connectors::kafka::KafkaPosition;
-use isochrone_engine::connector::{Poll, Source, Split};
+use isochrone_engine::Result;
+use isochrone_engine::connector::{Batch, Discovery, Poll, Reader, Source, Split};
 
 use crate::support::*;
 
@@ -53,6 +55,58 @@ fn from_every_position_come_exactly_the_records_behind_it() {
     }
 }
 
+/// What every source must do, of a topic with gaps. The suite asks a few times and takes nothing for
+/// an answer; these readers ask until there is something, or the end.
+#[test]
+fn it_is_a_source_like_any_other() {
+    let topic = Topic::new("suite", 3);
+    topic.send(0, &["0", "1", "x", "2"]);
+    topic.transaction(0, &["3", "4"], End::Commit);
+    topic.transaction(0, &["5"], End::Abort);
+    topic.send(2, &["6", "7"]);
+    let make = || Patient(topic.source().until_end(true).json::<u32>());
+    check_source(make, &[0, 1, 2, 3, 4, 6, 7]);
+}
+
+struct Patient<S>(S);
+struct PatientReader<T>(Box<dyn Reader<T, KafkaPosition>>);
+
+impl<S: Source<Position = KafkaPosition>> Source for Patient<S> {
+    type Item = S::Item;
+    type Position = KafkaPosition;
+
+    fn discover(&self, known: &[String]) -> Result<Discovery<KafkaPosition>> {
+        self.0.discover(known)
+    }
+
+    fn has_more(&self, split: &Split<KafkaPosition>) -> Result<bool> {
+        self.0.has_more(split)
+    }
+
+    fn open(&self, split: Split<KafkaPosition>) -> Result<Box<dyn Reader<S::Item, KafkaPosition>>> {
+        Ok(Box::new(PatientReader(self.0.open(split)?)))
+    }
+}
+
+impl<T: 'static> Reader<T, KafkaPosition> for PatientReader<T> {
+    fn poll(&mut self, batch: &mut Batch<T>, max: usize) -> Result<Poll> {
+        let before = batch.items.len() + batch.malformed.len();
+        for _ in 0..10_000 {
+            let poll = self.0.poll(batch, max)?;
+            let Poll::Idle { retry_after } = poll else { return Ok(poll) };
+            if batch.items.len() + batch.malformed.len() > before {
+                return Ok(poll);
+            }
+            std::thread::park_timeout(retry_after);
+        }
+        panic!("nothing for very long");
+    }
+
+    fn position(&self) -> KafkaPosition {
+        self.0.position()
+    }
+}
+
 #[test]
 fn a_source_that_has_no_end_waits_for_more() {
     let topic = Topic::new("waits", 1);
@@ -77,7 +131,7 @@ fn the_end_is_that_of_the_start_and_a_later_run_reads_on() {
     let split = discover(&source).remove(0);
     topic.send(0, &["d", "e"]);
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c"]);
     let done = Split { id: split.id.clone(), position: reading.position() };
     assert_eq!((done.position.next, done.position.end), (3, Some(3)));
@@ -89,7 +143,7 @@ fn the_end_is_that_of_the_start_and_a_later_run_reads_on() {
     let source = topic.source().until_end(true).text();
     assert!(source.has_more(&done).unwrap());
     let mut reading = Reading::open(&source, &done);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["d", "e"]);
     let done = Split { id: split.id, position: reading.position() };
     assert!(!source.has_more(&done).unwrap());
@@ -119,7 +173,7 @@ fn a_client_that_is_not_asked_reads_ahead_no_further_than_its_bounds() {
     let ahead = resident_kb().saturating_sub(before);
     assert!(ahead < 60 * 1024, "{ahead} KiB were read ahead");
     for reading in &mut readings {
-        reading.to_end().unwrap();
+        reading.until_finished().unwrap();
         assert_eq!(reading.batch.items.len(), 100_000);
     }
 }

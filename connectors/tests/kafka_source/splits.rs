@@ -14,8 +14,7 @@ fn starts(source: &impl Source<Position = KafkaPosition>) -> Vec<i64> {
 
 /// Times 1000, 2000, .. 10000 in partition 0; nothing in partition 1; 5500 in partition 2.
 fn timed_topic(label: &str) -> Topic {
-    // These times are long past retention.
-    let topic = Topic::with(label, 3, &[("retention.ms", "-1")]);
+    let topic = Topic::new(label, 3);
     let at = |ms: i64| Sent { value: Some("v"), timestamp_ms: Some(ms), ..Sent::default() };
     topic.send_records(0, (1..=10).map(|second| at(second * 1000)));
     topic.send_records(2, [at(5500)]);

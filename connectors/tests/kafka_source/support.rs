@@ -48,7 +48,9 @@ impl Topic {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros();
         let name = format!("{label}-{now}-{number}");
-        admin().create(&name, partitions, settings).unwrap();
+        // Some tests write records of 1970, which retention would take away.
+        let settings = [settings, &[("retention.ms", "-1")]].concat();
+        admin().create(&name, partitions, &settings).unwrap();
         Topic { name }
     }
 
@@ -116,6 +118,11 @@ impl Transaction {
             Sent { value: Some(value), ..Sent::default() }.give(&self.0, &topic.name, partition);
         }
         self.0.flush(PATIENCE).unwrap();
+    }
+
+    pub(crate) fn abort_and_begin(&self) {
+        self.0.abort_transaction(PATIENCE).unwrap();
+        self.0.begin_transaction().unwrap();
     }
 
     pub(crate) fn end(self, end: End) {
@@ -187,7 +194,7 @@ impl<T: 'static> Reading<T> {
     }
 
     /// Polls until the split is finished.
-    pub(crate) fn to_end(&mut self) -> Result<()> {
+    pub(crate) fn until_finished(&mut self) -> Result<()> {
         let poll = self.until("the end", |_, _| false)?;
         assert_eq!(poll, Poll::Finished);
         Ok(())
@@ -236,7 +243,7 @@ where
     S: Source<Position = KafkaPosition>,
 {
     let mut reading = Reading::open(source, split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     reading.batch
 }
 

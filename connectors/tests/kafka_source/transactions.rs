@@ -15,7 +15,7 @@ fn positions_pass_what_was_taken_back_and_the_marks_of_transactions() {
     let split = discover(&source).remove(0);
     assert_eq!(split.position.end, Some(10));
     let mut reading = Reading::open(&source, &split);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c"]);
     assert_eq!(reading.position().next, 10);
     // Without an end too: the lag of a job that has read all is nothing.
@@ -58,7 +58,7 @@ fn records_of_an_open_transaction_belong_before_the_end() {
     reading.for_ms(1_000);
     assert_eq!(reading.batch.items, ["a"]);
     open.end(End::Commit);
-    reading.to_end().unwrap();
+    reading.until_finished().unwrap();
     assert_eq!(reading.batch.items, ["a", "b", "c", "d"]);
     assert_eq!(reading.position().next, 4);
 }
@@ -76,4 +76,24 @@ fn the_latest_is_what_becomes_visible_from_now_on() {
     let mut reading = Reading::open(&source, &found.new[0]);
     assert_eq!(reading.until_count(1).unwrap(), Poll::Ready);
     assert_eq!(reading.batch.items, ["b"]);
+}
+
+/// A producer that crashes and starts over for a long time leaves nothing but what was taken back.
+#[test]
+fn a_long_run_of_transactions_that_were_taken_back_is_passed() {
+    let topic = Topic::new("crash-loop", 1);
+    let producer = Transaction::begin(&topic.name);
+    for number in 0..150 {
+        producer.send(&topic, 0, &[&format!("{number}")]);
+        producer.abort_and_begin();
+    }
+    producer.send(&topic, 0, &["kept"]);
+    producer.end(End::Commit);
+    let source = topic.source().until_end(true).text();
+    let split = discover(&source).remove(0);
+    assert_eq!(split.position.end, Some(302));
+    let mut reading = Reading::open(&source, &split);
+    reading.until_finished().unwrap();
+    assert_eq!(reading.batch.items, ["kept"]);
+    assert_eq!((reading.position().next, reading.position().lost), (302, 0));
 }

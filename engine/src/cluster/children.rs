@@ -85,6 +85,12 @@ impl Children {
         self.0.iter_mut().filter_map(Running::ended).collect()
     }
 
+    /// The processes that have not ended, by number.
+    pub(crate) fn left(&self) -> Vec<String> {
+        let left = self.0.iter().filter(|running| !running.exited);
+        left.map(|running| running.process.to_string()).collect()
+    }
+
     pub(crate) fn all_ended(&self) -> bool {
         self.0.iter().all(|running| running.exited)
     }

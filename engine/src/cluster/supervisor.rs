@@ -159,9 +159,13 @@ fn attend(
                 children.order(Order::Stop);
             }
             Some(Signal::Stop | Signal::Kill) => {
+                let left = children.left();
                 children.kill();
-                let text = "ended at once on request; the next run starts from the last checkpoint";
-                return Outcome::Ended(Error::unavailable(text));
+                return Outcome::Ended(Error::unavailable(format!(
+                    "ended at once on request while waiting for process {}; the next run starts \
+                     from the last checkpoint",
+                    left.join(", ")
+                )));
             }
             Some(Signal::Checkpoint) => children.order(Order::Checkpoint),
             None => {}

@@ -38,6 +38,11 @@ pub trait Source: 'static {
         split: Split<Self::Position>,
     ) -> Result<Box<dyn Reader<Self::Item, Self::Position>>>;
 
+    /// A position as people read it, for reports; JSON unless the source knows better.
+    fn show(&self, position: &Self::Position) -> String {
+        serde_json::to_string(position).unwrap_or_else(|error| format!("unreadable: {error}"))
+    }
+
     /// The event time of a record, if the source has event time.
     fn event_time(&self, _item: &Self::Item) -> Option<EventTime> {
         None
@@ -204,6 +209,10 @@ impl<S: Source, F: Fn(&S::Item) -> EventTime + 'static> Source for Timed<S, F> {
         self.source.open(split)
     }
 
+    fn show(&self, position: &S::Position) -> String {
+        self.source.show(position)
+    }
+
     fn event_time(&self, item: &S::Item) -> Option<EventTime> {
         Some((self.time)(item))
     }
@@ -242,6 +251,10 @@ impl<S: Source> Source for WithPolicy<S> {
 
     fn open(&self, split: Split<S::Position>) -> Result<Box<dyn Reader<S::Item, S::Position>>> {
         self.source.open(split)
+    }
+
+    fn show(&self, position: &S::Position) -> String {
+        self.source.show(position)
     }
 
     fn event_time(&self, item: &S::Item) -> Option<EventTime> {

@@ -20,6 +20,7 @@ use crate::keyed::{Logic, Outputs, Table};
 use crate::protocol::Part;
 use crate::record::{Key, Record};
 use crate::runtime::message::{Handover, Snapshot};
+use crate::state::keyspace::Kept;
 use crate::time::EventTime;
 use crate::watermark::Watermarks;
 
@@ -29,11 +30,11 @@ const PACKETS_PER_TURN: usize = 32;
 const SNAPSHOT_KEYS_PER_TURN: usize = 4096;
 
 /// Routes `input` by key and applies each record to its key's state.
-pub(crate) fn keyed<'s, K, T, L, F>(
+pub(crate) fn keyed<'s, K, T, L, S, F>(
     site: &Site,
     input: Edge<'s, T>,
     key: Rc<F>,
-    table: Table<K, T, L>,
+    table: Table<K, T, L, S>,
     mark: EventTime,
     id: &str,
     part: Part,
@@ -42,10 +43,11 @@ where
     K: Key,
     T: Record,
     L: Logic<K, T>,
+    S: Kept<K>,
     F: Fn(&T) -> K + 'static,
 {
     let scope = input.scope();
-    let routed = Routed::new(site, input, key);
+    let routed = Routed::new(site, input, key.clone());
     let mut builder = OperatorBuilder::new(id.to_owned(), scope);
     let activator = scope.activator_for(builder.operator_info().address);
     let mut input = builder.new_input(routed.stream.clone(), DistributorPact(|_| ByAddress));
@@ -54,7 +56,7 @@ where
     let (acks, acks_stream) = builder.new_output_connection::<Vec<Ack>, _>([]);
     let mut acks = OutputBuilder::<u64, CapacityContainerBuilder<Vec<Ack>>>::from(acks);
     site.pressure.wake(activator.clone());
-    let mut operator = Keyed::new(site, table, mark, id, part);
+    let mut operator = Keyed::new(site, key, table, mark, id, part);
     builder.build(move |capabilities| {
         drop(capabilities);
         move |frontiers| {
@@ -75,28 +77,44 @@ where
     stream
 }
 
-struct Keyed<K: Key, T: Record, L: Logic<K, T>> {
+struct Keyed<K: Key, T: Record, L: Logic<K, T>, S: Kept<K>, F> {
     site: Site,
+    key: Rc<F>,
     id: String,
     part: Part,
     position: Position,
-    gate: Gate<Capability<u64>, (K, T)>,
+    gate: Gate<Capability<u64>, T>,
     marks: Watermarks,
     /// What timers gave that were due when the checkpoint was taken, until there is a capability.
     due: Outputs<L::Out>,
-    table: Table<K, T, L>,
+    table: Table<K, T, L, S>,
     snapshot: Option<Epoch>,
     applied: Vec<u64>,
 }
 
 type Session<'a, O> = OutputBuilderSession<'a, u64, Packets<O>>;
 
-impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
-    fn new(site: &Site, mut table: Table<K, T, L>, mark: EventTime, id: &str, part: Part) -> Self {
+impl<K, T, L, S, F> Keyed<K, T, L, S, F>
+where
+    K: Key,
+    T: Record,
+    L: Logic<K, T>,
+    S: Kept<K>,
+    F: Fn(&T) -> K,
+{
+    fn new(
+        site: &Site,
+        key: Rc<F>,
+        mut table: Table<K, T, L, S>,
+        mark: EventTime,
+        id: &str,
+        part: Part,
+    ) -> Self {
         let mut due = Outputs::default();
         table.advance(mark, &mut due);
         Keyed {
             site: site.clone(),
+            key,
             id: id.to_owned(),
             part,
             position: site.pressure.position(),
@@ -129,7 +147,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
         !self.gate.draining() && self.site.pressure.blocks(self.position)
     }
 
-    fn apply(&mut self, held: Held<Capability<u64>, (K, T)>, output: &mut Session<'_, L::Out>) {
+    fn apply(&mut self, held: Held<Capability<u64>, T>, output: &mut Session<'_, L::Out>) {
         let Packet { from, body, .. } = held.packet;
         let due = std::mem::take(&mut self.due);
         self.emit(due, &held.hold, output);
@@ -137,7 +155,9 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
         match body {
             Body::Records(Records { mut items, times, hashes }) => {
                 self.applied[from as usize] += items.len() as u64;
-                self.guard(|table| table.apply(&mut items, &hashes, &times, &mut out));
+                let key = self.key.clone();
+                let keyed = |record| (key(&record), record);
+                self.guard(|table| table.apply(&mut items, keyed, &hashes, &times, &mut out));
                 self.emit(out, &held.hold, output);
             }
             Body::Mark(mark) => {
@@ -157,7 +177,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Keyed<K, T, L> {
     }
 
     /// Runs the user's code; a panic there ends the job, naming operator and key.
-    fn guard(&mut self, work: impl FnOnce(&mut Table<K, T, L>)) {
+    fn guard(&mut self, work: impl FnOnce(&mut Table<K, T, L, S>)) {
         let table = &mut self.table;
         let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(table)));
         if let Err(panic) = done {

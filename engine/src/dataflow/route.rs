@@ -1,4 +1,7 @@
-//! Between a stream and a keyed operator: each record gets its key, its hash and its worker.
+//! Between a stream and a keyed operator: each record gets the hash of its key, and its worker.
+//!
+//! The key itself stays here: whoever gets the record makes it again, which is cheaper than to move
+//! it, above all to a worker that would have to free what another one allocated.
 //!
 //! Records leave in packets addressed to the worker that owns the key's group. Each receiver says
 //! how many it has applied; while too many are outstanding the valve is shut and whatever feeds
@@ -26,20 +29,21 @@ const OUTSTANDING_RECORDS_MAX: u64 = 64 * 1024;
 pub(crate) type Ack = (u64, u64);
 
 /// A routing operator whose acknowledgements are still to be connected.
-pub(crate) struct Routed<'s, K, T> {
-    pub(crate) stream: Edge<'s, (K, T)>,
+pub(crate) struct Routed<'s, T> {
+    pub(crate) stream: Edge<'s, T>,
     finish: Box<dyn FnOnce(Stream<'s, u64, Vec<Ack>>) + 's>,
 }
 
-impl<'s, K: Key, T: Record> Routed<'s, K, T> {
-    pub(crate) fn new<F>(site: &Site, input: Edge<'s, T>, key: Rc<F>) -> Self
+impl<'s, T: Record> Routed<'s, T> {
+    pub(crate) fn new<K, F>(site: &Site, input: Edge<'s, T>, key: Rc<F>) -> Self
     where
+        K: Key,
         F: Fn(&T) -> K + 'static,
     {
         let mut builder = OperatorBuilder::new("key_by".to_owned(), input.scope());
         let mut input = builder.new_input(input, Pipeline);
-        let (output, stream) = builder.new_output::<Packet<(K, T)>>();
-        let mut output = OutputBuilder::<u64, Packets<(K, T)>>::from(output);
+        let (output, stream) = builder.new_output::<Packet<T>>();
+        let mut output = OutputBuilder::<u64, Packets<T>>::from(output);
         let mut router = Router::new(site, key);
         let mut valve = site.pressure.valve();
         let control = site.control.clone();
@@ -78,17 +82,17 @@ impl<'s, K: Key, T: Record> Routed<'s, K, T> {
 }
 
 /// Splits packets by the owner of each record's key.
-struct Router<K, T, F> {
+struct Router<T, F> {
     me: u32,
     workers: u32,
     groups: u16,
     /// The worker that owns each key group.
     owners: Vec<usize>,
     key: Rc<F>,
-    ready: Vec<Packet<(K, T)>>,
+    ready: Vec<Packet<T>>,
 }
 
-impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
+impl<T: Record, F> Router<T, F> {
     fn new(site: &Site, key: Rc<F>) -> Self {
         Router {
             me: site.worker,
@@ -103,7 +107,10 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
     }
 
     /// Leaves packets in `ready` and answers how many records they hold.
-    fn route(&mut self, body: Body<T>) -> crate::Result<u64> {
+    fn route<K: Key>(&mut self, body: Body<T>) -> crate::Result<u64>
+    where
+        F: Fn(&T) -> K,
+    {
         match body {
             Body::Mark(mark) => {
                 let to_all = (0..self.workers).map(|to| Packet {
@@ -125,22 +132,20 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         }
     }
 
-    fn keep(&mut self, records: Records<T>) {
-        let mut out = Records::default();
-        out.items.reserve_exact(records.items.len());
-        out.hashes.reserve_exact(records.items.len());
-        for item in records.items {
-            let key = (self.key)(&item);
-            out.hashes.push(hash_of(&key));
-            out.items.push((key, item));
-        }
-        out.times = records.times;
-        self.ready.push(Packet::local(self.me, Body::Records(out)));
+    fn keep<K: Key>(&mut self, mut records: Records<T>)
+    where
+        F: Fn(&T) -> K,
+    {
+        records.hashes = records.items.iter().map(|item| hash_of(&(self.key)(item))).collect();
+        self.ready.push(Packet::local(self.me, Body::Records(records)));
     }
 
-    fn split(&mut self, records: Records<T>) {
+    fn split<K: Key>(&mut self, records: Records<T>)
+    where
+        F: Fn(&T) -> K,
+    {
         let share = records.items.len() / self.workers as usize * 5 / 4 + 8;
-        let mut parts: Vec<Records<(K, T)>> = Vec::new();
+        let mut parts: Vec<Records<T>> = Vec::new();
         parts.resize_with(self.workers as usize, || Records {
             items: Vec::with_capacity(share),
             hashes: Vec::with_capacity(share),
@@ -148,11 +153,10 @@ impl<K: Key, T: Record, F: Fn(&T) -> K> Router<K, T, F> {
         });
         let timed = !records.times.is_empty();
         for (index, item) in records.items.into_iter().enumerate() {
-            let key = (self.key)(&item);
-            let hash = hash_of(&key);
+            let hash = hash_of(&(self.key)(&item));
             let part = &mut parts[self.owners[group_of(hash, self.groups).0 as usize]];
             part.hashes.push(hash);
-            part.items.push((key, item));
+            part.items.push(item);
             if timed {
                 part.times.push(records.times[index]);
             }

@@ -30,8 +30,9 @@ use crate::{Error, Result};
 const BYTES_PER_POLL: usize = 32 * 1024;
 const RECORDS_PER_POLL_MAX: usize = 2048;
 const RECORDS_PER_POLL_MIN: usize = 64;
-/// Polls in one activation before others get their turn.
-const POLLS_PER_TURN: usize = 8;
+/// Polls in one activation before others get their turn: few, so that what was read is applied and
+/// written while it is in the nearest caches.
+const POLLS_PER_TURN: usize = 2;
 
 /// Reads a source; the second stream carries malformed input, if somebody takes it.
 pub(crate) fn source<'s, S: Source>(

@@ -7,7 +7,7 @@ use crate::keyed::logic::{Logic, Outputs, Step};
 use crate::keyed::schedule::Schedule;
 use crate::record::{Key, KeyHash, Record};
 use crate::state::codec;
-use crate::state::keyspace::{Keyspace, WARM};
+use crate::state::keyspace::{Kept, Keyspace, Packed, WARM, Whole};
 use crate::state::rows::Rows;
 use crate::state::shape::Shape;
 use crate::state::slot::Slot;
@@ -22,15 +22,15 @@ use crate::time::EventTime;
 /// let mut out = Outputs::default();
 /// let mut batch = vec![("a".to_owned(), ()), ("b".to_owned(), ()), ("a".to_owned(), ())];
 /// let hashes: Vec<_> = batch.iter().map(|(key, ())| hash_of(key)).collect();
-/// table.apply(&mut batch, &hashes, &[], &mut out);
+/// table.apply(&mut batch, |pair| pair, &hashes, &[], &mut out);
 /// assert_eq!(out.items[2], ("a".to_owned(), 2));
 ///
 /// table.freeze();
 /// while !table.snapshot_step(1000) {}
 /// assert_eq!(table.take_rows().len(), 2);
 /// ```
-pub struct Table<K: Key, T: Record, L: Logic<K, T>> {
-    keyspace: Keyspace<K, L::Slot>,
+pub struct Table<K: Key, T: Record, L: Logic<K, T>, S: Kept<K> = Whole<K>> {
+    keyspace: Keyspace<K, L::Slot, S>,
     logic: L,
     schedule: Schedule,
     /// The key in work, to be named should the user's code panic.
@@ -41,6 +41,29 @@ pub struct Table<K: Key, T: Record, L: Logic<K, T>> {
 impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     /// An operator without state yet, in a job with so many key groups.
     pub fn new(groups: u16, logic: L) -> Self {
+        Table::keeping(groups, logic)
+    }
+}
+
+impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L, Packed> {
+    /// As [`new`](Table::new), for keys that own memory: their encoded bytes are kept.
+    ///
+    /// ```
+    /// use isochrone_engine::keyed::{Count, Outputs, Table};
+    /// use isochrone_engine::record::hash_of;
+    /// let mut table = Table::packed(128, Count);
+    /// let (key, mut out) = ("a".to_owned(), Outputs::default());
+    /// let hashes = [hash_of(&key)];
+    /// table.apply(&mut vec![(key, ())], |pair| pair, &hashes, &[], &mut out);
+    /// assert_eq!(out.items, [("a".to_owned(), 1)]);
+    /// ```
+    pub fn packed(groups: u16, logic: L) -> Self {
+        Table::keeping(groups, logic)
+    }
+}
+
+impl<K: Key, T: Record, L: Logic<K, T>, S: Kept<K>> Table<K, T, L, S> {
+    fn keeping(groups: u16, logic: L) -> Self {
         Table {
             keyspace: Keyspace::new(groups),
             logic,
@@ -50,15 +73,17 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
         }
     }
 
-    /// Applies a batch, in order, and leaves `items` empty. `hashes` are those of the keys;
-    /// `times` are the records' event times, or empty if they have none.
+    /// Applies a batch, in order, and leaves `items` empty. `keyed` gives each item's key and
+    /// record; `hashes` are those of the keys; `times` are the records' event times, or empty if
+    /// they have none.
     ///
     /// # Panics
-    /// If the lengths do not match, or the user's code panics: see
+    /// If the lengths do not match, a key has another hash, or the user's code panics: see
     /// [`failing_key`](Table::failing_key).
-    pub fn apply(
+    pub fn apply<I>(
         &mut self,
-        items: &mut Vec<(K, T)>,
+        items: &mut Vec<I>,
+        keyed: impl Fn(I) -> (K, T),
         hashes: &[KeyHash],
         times: &[EventTime],
         out: &mut Outputs<L::Out>,
@@ -66,18 +91,14 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
         assert_eq!(items.len(), hashes.len(), "one hash for each record");
         assert!(times.is_empty() || times.len() == items.len(), "one time for each record or none");
         out.items.reserve(items.len());
-        let (mut records, mut place) = (items.drain(..), 0);
-        while !records.as_slice().is_empty() {
-            let ahead = records.as_slice().iter().take(WARM).map(|(key, _)| key);
-            self.keyspace.warm_keys(ahead.zip(&hashes[place..]));
-            for (key, record) in records.by_ref().take(WARM) {
-                let (hash, time) = (hashes[place], times.get(place).copied());
-                place += 1;
+        let mut keyed = items.drain(..).map(keyed).zip(hashes).enumerate();
+        for chunk in hashes.chunks(WARM) {
+            self.keyspace.warm(chunk);
+            for (place, ((key, record), &hash)) in keyed.by_ref().take(chunk.len()) {
                 self.current = Some(hash);
                 let Table { keyspace, logic, schedule, .. } = self;
-                let step = Step { hash, time, schedule };
-                keyspace
-                    .update(hash, key, |key, slot| logic.on_record(key, slot, record, step, out));
+                let step = Step { hash, time: times.get(place).copied(), schedule };
+                keyspace.update(hash, &key, |slot| logic.on_record(&key, slot, record, step, out));
             }
         }
         self.current = None;
@@ -125,7 +146,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
         self.current = Some(hash);
         let Table { keyspace, logic, schedule, .. } = self;
         let step = Step { hash, time: Some(at), schedule };
-        keyspace.update(hash, key, |key, slot| logic.on_timer(key, slot, step, out));
+        keyspace.update(hash, &key, |slot| logic.on_timer(&key, slot, step, out));
         self.current = None;
     }
 
@@ -166,7 +187,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
         let (hash, key, slot) = keyspace.load(from, group, row_key, value)?;
         let timers = slot.timers();
         if !timers.is_empty() {
-            let key = codec::encode(key)?;
+            let key = codec::encode(&key)?;
             timers.iter().for_each(|&at| schedule.set(at, &key));
         }
         if let Some(at) = logic.expires_at(slot) {
@@ -210,7 +231,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Table<K, T, L> {
     pub fn failing_key(&self) -> Option<String> {
         let print = |key: &K| serde_json::to_string(key).unwrap_or("(not printable)".to_owned());
         let encoding = self.keyspace.failing_key().map(|key| print(&key));
-        encoding.or_else(|| self.keyspace.key_of(self.current?).map(print))
+        encoding.or_else(|| self.keyspace.key_of(self.current?).map(|key| print(&key)))
     }
 }
 

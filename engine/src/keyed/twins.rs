@@ -7,13 +7,14 @@ use isochrone_persistence::ids::{KeyGroup, StateVersion, Worker};
 
 use super::{Logic, Outputs, Table};
 use crate::record::{Key, Record, group_of, groups_of, hash_of, owner};
+use crate::state::keyspace::Packed;
 use crate::time::EventTime;
 
 pub(super) const GROUPS: u16 = 16;
 
 pub(super) struct Cluster<K: Key, T: Record, L: Logic<K, T>> {
     logic: fn() -> L,
-    pub(super) workers: Vec<Table<K, T, L>>,
+    pub(super) workers: Vec<Table<K, T, L, Packed>>,
     /// The newest row of each key, live ones only: what a store would give.
     pub(super) stored: BTreeMap<(KeyGroup, Vec<u8>), Vec<u8>>,
     /// Rows written, tombstones among them, by the last checkpoint.
@@ -48,7 +49,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Cluster<K, T, L> {
         for (table, batch) in self.workers.iter_mut().zip(&mut batches) {
             let hashes: Vec<_> = batch.iter().map(|(key, _)| hash_of(key)).collect();
             let times = time.map_or(vec![], |time| vec![EventTime(time); batch.len()]);
-            table.apply(batch, &hashes, &times, &mut out);
+            table.apply(batch, |pair| pair, &hashes, &times, &mut out);
         }
         out.items
     }
@@ -94,7 +95,7 @@ impl<K: Key, T: Record, L: Logic<K, T>> Cluster<K, T, L> {
     pub(super) fn restart(&mut self, workers: u32) {
         self.workers = (0..workers)
             .map(|worker| {
-                let mut table = Table::new(GROUPS, (self.logic)());
+                let mut table = Table::packed(GROUPS, (self.logic)());
                 let groups = groups_of(Worker(worker), GROUPS, workers);
                 for ((group, key), value) in &self.stored {
                     if groups.contains(&group.0) {

@@ -19,7 +19,7 @@ use super::splits::Splits;
 use super::tally::Tally;
 use crate::connector::RunContext;
 use crate::crash_point;
-use crate::protocol::{Action, Cause, Coordinator, Event, Ledger};
+use crate::protocol::{self, Action, Cause, Coordinator, Event, Ledger};
 use crate::time::SharedClock;
 
 /// How long to wait for a report before looking at the clock.
@@ -41,6 +41,10 @@ pub(crate) enum Call {
     Merged(Result<Merged>),
     /// Take a last checkpoint and end.
     Stop,
+    /// Say what the job is waiting for.
+    Awaited {
+        answer: Sender<String>,
+    },
     /// Take a checkpoint; the answer goes to the sender.
     Checkpoint {
         savepoint: Option<String>,
@@ -151,6 +155,11 @@ impl Conductor {
     fn take(&mut self, call: Call) -> Result<Option<Event>> {
         Ok(Some(match call {
             Call::Stop => Event::Stop,
+            Call::Awaited { answer } => {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(self.awaited());
+                return Ok(None);
+            }
             Call::Merged(result) => {
                 self.merge.done();
                 self.replace(result);
@@ -167,6 +176,26 @@ impl Conductor {
         }))
     }
 
+    /// What the job is waiting for, for people.
+    fn awaited(&self) -> String {
+        let status = self.coordinator.status();
+        match (status.running, status.published) {
+            (Some(running), _) if running.missing.is_empty() => {
+                format!("the manifest of checkpoint {}", running.epoch)
+            }
+            (Some(running), _) => {
+                let name = |part: &protocol::Part| {
+                    format!("`{}` on worker {}", self.ids[part.operator], part.worker)
+                };
+                let missing: Vec<String> = running.missing.iter().map(name).collect();
+                let (epoch, age_ms) = (running.epoch, running.age_ms);
+                format!("checkpoint {epoch}, begun {age_ms} ms ago: {}", missing.join(", "))
+            }
+            (None, Some(epoch)) => format!("the output of checkpoint {epoch} to become visible"),
+            (None, None) => "nothing".to_owned(),
+        }
+    }
+
     fn book(&mut self, report: Report) -> Result<Option<Event>> {
         Ok(Some(match report {
             Report::Ack { part, epoch, content } => {
@@ -181,7 +210,7 @@ impl Conductor {
                 Event::Committed { part, epoch }
             }
             Report::Loaded { part, rows, bytes } => {
-                self.tally.loaded(part, rows, bytes);
+                self.tally.loaded(&self.ids[part.operator], part.worker, rows, bytes);
                 return Ok(None);
             }
             Report::Progress(Progress { process, read, written, pause_us }) => {

@@ -3,6 +3,7 @@
 use std::net::ToSocketAddrs;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use isochrone_persistence::store::probe;
@@ -22,6 +23,11 @@ use crate::flow::Flow;
 use crate::job::Job;
 use crate::summary::Summary;
 
+/// How long a second signal waits to hear what the job is waiting for.
+const ANSWER_WITHIN: Duration = Duration::from_millis(500);
+/// Where the code of connections between processes lies.
+const CONNECTIONS: &str = "/allocator/zero_copy/";
+
 /// Where a supervised process 0 leaves its summary for the supervisor.
 const SUMMARY: &str = "ISOCHRONE_SUMMARY";
 
@@ -37,6 +43,7 @@ where
         Placement::Alone => {
             let ready = Ready::new(&job, &args, &*build)?;
             let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            ready.check_drops()?;
             if let Some(summary) = begin(&ready)? {
                 return Ok(summary);
             }
@@ -46,6 +53,10 @@ where
         Placement::Hosted { process, hosts, secret } => {
             let ready = Ready::new(&job, &args, &*build)?;
             let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            if process == 0 {
+                ready.check_drops()?;
+            }
+            hush();
             let seat =
                 Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
@@ -126,6 +137,7 @@ where
     // The supervisor hears the signals that a terminal sends to all of its processes.
     let _ignored = Signals::install()?;
     hear_supervisor(ready.calls.0.clone())?;
+    hush();
     let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
     let me = member(&ready, args, process, processes, secret);
     run_seat(ready, &seat, me, build)
@@ -160,6 +172,7 @@ fn supervise_children(
     build: &dyn Fn(&Flow<'_>) -> Result<()>,
 ) -> Result<Summary> {
     let ready = Ready::new(job, args, &build)?;
+    ready.check_drops()?;
     if let Some(summary) = begin(&ready)? {
         return Ok(summary);
     }
@@ -203,7 +216,8 @@ fn tell(event: &SupervisorEvent) {
     }
 }
 
-/// SIGTERM drains; a second one ends the process at once; SIGUSR1 takes a checkpoint.
+/// SIGTERM drains; a second one ends the process at once, saying what it was waiting for; SIGUSR1
+/// takes a checkpoint.
 fn hear_signals(calls: Sender<Call>) -> Result<()> {
     let signals = Signals::install()?;
     super::process::spawn("isochrone-hearing", move || {
@@ -211,11 +225,44 @@ fn hear_signals(calls: Sender<Call>) -> Result<()> {
             match signal {
                 Signal::Stop => drop(calls.send(Call::Stop)),
                 Signal::Checkpoint => drop(calls.send(checkpoint())),
-                Signal::Kill => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
+                Signal::Kill => {
+                    eprintln!(
+                        "ended at once on request while waiting for {}; the next run starts from the \
+                         last checkpoint",
+                        awaited(&calls)
+                    );
+                    std::process::exit(ErrorKind::Unavailable.exit_code().into())
+                }
             }
         }
     })
     .map(drop)
+}
+
+/// What the job is waiting for, if its coordinator says so at once.
+fn awaited(calls: &Sender<Call>) -> String {
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    // Whoever does not take the call does not answer either.
+    let _ = calls.send(Call::Awaited { answer });
+    answered.recv_timeout(ANSWER_WITHIN).unwrap_or_else(|_| {
+        "its start, or an answer of the store: its coordinator does not say".to_owned()
+    })
+}
+
+/// When a process dies, the threads that hold connections with it panic in each of the others. The
+/// engine says itself who was lost; the panics, by thread, are for nobody.
+fn hush() {
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let place = panic.location().map_or("", std::panic::Location::file);
+            match place.contains(CONNECTIONS) {
+                true => tracing::debug!("{panic}"),
+                false => before(panic),
+            }
+        }));
+    });
 }
 
 fn hear_supervisor(calls: Sender<Call>) -> Result<()> {

@@ -196,7 +196,7 @@ impl Ready {
             clock: self.clock.clone(),
             pace,
         };
-        let (mut restore, operators) = (restore_report(&taken), taken.operators_of(plan));
+        let (mut restore, operators) = (restore_report(&taken, plan), taken.operators_of(plan));
         let pending = self.pending_of(&operators);
         restore.pending = pending.iter().map(ToString::to_string).collect();
         Ok(Setting { membership, taken, restore, operators })

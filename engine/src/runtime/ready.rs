@@ -9,7 +9,7 @@ use isochrone_persistence::lineage::{Fence, Retain};
 use isochrone_persistence::manifest::{Manifest, Part as ManifestPart, Split};
 use isochrone_persistence::restore::{self, Declared, OnDamage, Policy, StateType, Step};
 use isochrone_persistence::write_ahead::WriteAhead;
-use isochrone_persistence::{Result, SharedStore};
+use isochrone_persistence::{Error, Result, SharedStore};
 
 use super::conductor::{Call, owes_output};
 use super::takeover::{self, Ground, Takeover};
@@ -101,6 +101,30 @@ impl Ready {
         })
     }
 
+    /// Fails with `Invalid` if the flags drop what the checkpoint does not have. Not asked of a process
+    /// that a supervisor starts again: by then it may have been dropped.
+    pub(crate) fn check_drops(&self) -> Result<()> {
+        if self.policy.drops.is_empty() {
+            return Ok(());
+        }
+        let known: Vec<OperatorId> =
+            match takeover::survey(&self.store, &self.declared, &self.policy)? {
+                Ground::Fresh => Vec::new(),
+                Ground::From { manifest, .. } => {
+                    manifest.operators.iter().map(|operator| operator.id.clone()).collect()
+                }
+            };
+        let Some(unknown) = self.policy.drops.iter().find(|id| !known.contains(id)) else {
+            return Ok(());
+        };
+        let known: Vec<String> = known.iter().map(|id| format!("`{id}`")).collect();
+        let has = if known.is_empty() { "no operators".to_owned() } else { known.join(", ") };
+        Err(Error::invalid(format!(
+            "`--drop {unknown}` names no operator of the checkpoint, which has {has}; correct the \
+             name, or leave the flag out if it was dropped before"
+        )))
+    }
+
     /// If an earlier run has finished everything and no input has come since: says so.
     pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
         let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
@@ -164,7 +188,7 @@ pub(crate) fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {
     protocol::Plan { operators, workers }
 }
 
-pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
+pub(crate) fn restore_report(taken: &Takeover, plan: &Plan) -> RestoreReport {
     let Some(from) = &taken.from else { return RestoreReport::default() };
     let what = |id: &OperatorId, step: &Step| match step {
         Step::Keep => format!("`{id}`: kept"),
@@ -174,9 +198,15 @@ pub(crate) fn restore_report(taken: &Takeover) -> RestoreReport {
         Step::Dropped => format!("`{id}`: dropped"),
     };
     let positions = from.operators.iter().flat_map(|operator| {
+        let index = plan.successor_of(&operator.id);
+        let source = plan.sources().find(|(source, _, _)| Some(*source) == index);
         splits_of(&operator.part).into_iter().map(move |split| {
             let end = if split.finished { " (finished)" } else { "" };
-            format!("`{}` {} at {}{end}", operator.id, split.id, split.position)
+            let at = match source {
+                Some((_, _, source)) => source.show(&split.position),
+                None => split.position.to_string(),
+            };
+            format!("`{}` {} at {at}{end}", operator.id, split.id)
         })
     });
     RestoreReport {

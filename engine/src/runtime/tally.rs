@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 
-use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
 
 use crate::protocol::{Content, Part, Status};
 use crate::summary::{CheckpointStats, Loaded, RestoreReport};
@@ -52,12 +52,12 @@ impl Tally {
         *longest = (*longest).max(pause_us);
     }
 
-    pub(crate) fn loaded(&mut self, part: Part, rows: u64, bytes: u64) {
-        let worker = part.worker.0;
-        self.restore.loaded.push(Loaded { operator: part.operator, worker, rows, bytes });
+    pub(crate) fn loaded(&mut self, id: &OperatorId, worker: Worker, rows: u64, bytes: u64) {
+        let (operator, worker) = (id.to_string(), worker.0);
+        self.restore.loaded.push(Loaded { operator, worker, rows, bytes });
         self.loading = self.loading.saturating_sub(1);
         if self.loading == 0 && !self.quiet && self.restore.epoch.is_some() {
-            self.restore.loaded.sort_by_key(|loaded| (loaded.operator, loaded.worker));
+            self.restore.loaded.sort_by_key(|loaded| (loaded.operator.clone(), loaded.worker));
             eprintln!("{}", self.restore);
         }
     }

@@ -8,12 +8,16 @@
 //! is encoded first. There is no pass over a table, ever.
 
 mod entry;
+mod kept;
+
+use std::marker::PhantomData;
 
 use hashbrown::HashTable;
 use hashbrown::hash_table::{Entry as Probe, OccupiedEntry};
 use isochrone_persistence::ids::{KeyGroup, StateVersion};
 
 use self::entry::{Entry, Epochs};
+pub use self::kept::{Kept, Packed, Whole};
 use crate::record::{Key, KeyBuffer, KeyHash, group_of, hash_of};
 use crate::state::codec;
 use crate::state::rows::Rows;
@@ -21,28 +25,29 @@ use crate::state::slot::{Slot, row_key_of, split_row_key};
 use crate::{Error, Result};
 
 /// Values by key, with the changes since the last snapshot. The caller computes each key's hash,
-/// by [`hash_of`], and computes it once.
-pub struct Keyspace<K, V> {
+/// by [`hash_of`], and computes it once. `S` is how keys are kept: [`Whole`] or [`Packed`].
+pub struct Keyspace<K, V, S = Whole<K>> {
     /// By number; those of other workers stay empty and take no memory.
-    groups: Vec<Group<K, V>>,
+    groups: Vec<Group<S, V>>,
     counts: Counts,
     epochs: Epochs,
     /// How many hashes are in the frozen lists of all groups, and the first group that has any.
     frozen: usize,
     frozen_group: usize,
     snapshot: Snapshot,
+    keys: PhantomData<fn() -> K>,
 }
 
 /// The keys of one key group.
-struct Group<K, V> {
-    table: HashTable<Entry<K, V>>,
+struct Group<S, V> {
+    table: HashTable<Entry<S, V>>,
     /// Hashes of keys changed in this epoch.
     dirty: Vec<KeyHash>,
     /// Hashes of keys changed in the frozen epoch that may still have to be encoded.
     frozen: Vec<KeyHash>,
 }
 
-impl<K, V> Default for Group<K, V> {
+impl<S, V> Default for Group<S, V> {
     fn default() -> Self {
         Group { table: HashTable::new(), dirty: Vec::new(), frozen: Vec::new() }
     }
@@ -67,9 +72,10 @@ struct Snapshot {
 
 impl Snapshot {
     /// Encodes an entry as it is now, unless it neither is nor was anything.
-    fn encode<K: Key, V: Slot>(&mut self, group: KeyGroup, entry: &mut Entry<K, V>) {
+    fn encode<K: Key, V: Slot, S: Kept<K>>(&mut self, group: KeyGroup, entry: &mut Entry<S, V>) {
         if !entry.mark.is_vacant() || entry.mark.is_stored() {
-            row_key_of(self.key.encode(&entry.key), &mut self.row_key);
+            let key = entry.key.encoded(&mut self.key);
+            row_key_of(key, &mut self.row_key);
             self.encoding = true;
             entry.value.save(group, &self.row_key, &mut self.rows);
             self.encoding = false;
@@ -85,7 +91,7 @@ pub const WARM: usize = 128;
 /// Hashes that a group may note before those noted twice matter.
 const DIRTY_MIN: usize = 1024;
 
-impl<K: Key, V: Slot> Keyspace<K, V> {
+impl<K: Key, V: Slot, S: Kept<K>> Keyspace<K, V, S> {
     /// No keys, for a job with so many key groups.
     ///
     /// # Panics
@@ -99,30 +105,19 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
             frozen: 0,
             frozen_group: 0,
             snapshot: Snapshot::default(),
+            keys: PhantomData,
         }
     }
 
-    /// Touches the places of keys about to be updated, so that the waits for memory overlap.
+    /// Touches the places of keys about to be updated, so that the waits for memory overlap. An
+    /// entry may lie across two lines of the cache: both ends are touched.
     #[inline]
     pub fn warm(&self, hashes: &[KeyHash]) {
         // No branch may depend on what is read: a wrong guess would wait for the memory.
         let mut touched = 0_u8;
         for &hash in hashes {
             if let Some(entry) = self.table(hash).find(hash.0, |_| true) {
-                touched ^= entry.mark.bits();
-            }
-        }
-        std::hint::black_box(touched);
-    }
-
-    /// Like [`warm`](Keyspace::warm) where the keys are at hand: an entry may lie across two lines
-    /// of the cache, and both ends are touched.
-    #[inline]
-    pub fn warm_keys<'a>(&self, keys: impl Iterator<Item = (&'a K, &'a KeyHash)>) {
-        let mut touched = 0_u8;
-        for (key, &hash) in keys {
-            if let Some(entry) = self.table(hash).find(hash.0, |_| true) {
-                touched ^= entry.mark.bits() ^ u8::from(entry.key == *key);
+                touched ^= entry.mark.bits() ^ entry.key.touch();
             }
         }
         std::hint::black_box(touched);
@@ -131,26 +126,34 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     /// Lends the value of a key for a change; a key never seen starts with the default. Whatever
     /// `f` does, the key counts as changed; a value that is vacant afterwards is forgotten, by a
     /// tombstone in the next snapshot if it was ever stored.
+    ///
+    /// # Panics
+    /// If the key is new and has another hash.
     #[inline]
-    pub fn update<R>(&mut self, hash: KeyHash, key: K, f: impl FnOnce(&K, &mut V) -> R) -> R {
+    pub fn update<R>(&mut self, hash: KeyHash, key: &K, f: impl FnOnce(&mut V) -> R) -> R {
         let group = self.group(hash);
         let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
-        let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
+        let same = |e: &Entry<S, V>| e.mark.is_of(hash) && e.key.is(key);
+        let mut place = match table.entry(hash.0, same, |e| e.mark.hash_for_table()) {
             Probe::Occupied(place) => place,
             Probe::Vacant(place) => {
+                assert!(
+                    hash_of(key) == hash,
+                    "a record was routed by another key: `key_by` must depend on the record alone"
+                );
                 self.counts.entries += 1;
-                place.insert(Entry::new(key))
+                place.insert(Entry::new(key, hash))
             }
         };
         let entry = place.get_mut();
         if !self.epochs.is_dirty(entry.mark) {
             if self.epochs.is_waiting(entry.mark) {
-                self.snapshot.encode(group, entry);
+                self.snapshot.encode::<K, _, _>(group, entry);
             }
             self.epochs.set_dirty(&mut entry.mark);
             dirty.push(hash);
         }
-        let result = f(&entry.key, &mut entry.value);
+        let result = f(&mut entry.value);
         settle(place, &mut self.counts);
         if dirty.len() > DIRTY_MIN + 4 * table.len() {
             compact_dirty(dirty, table);
@@ -162,15 +165,15 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     pub fn clear_if(&mut self, hash: KeyHash, mut f: impl FnMut(&V) -> bool) {
         let group = self.group(hash);
         let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
-        while let Ok(mut place) = table.find_entry(hash.0, |e| !e.mark.is_vacant() && f(&e.value)) {
+        let mut due = |e: &Entry<S, V>| e.mark.is_of(hash) && !e.mark.is_vacant() && f(&e.value);
+        while let Ok(mut place) = table.find_entry(hash.0, &mut due) {
             let entry = place.get_mut();
             if !self.epochs.is_dirty(entry.mark) {
                 if self.epochs.is_waiting(entry.mark) {
-                    self.snapshot.encode(group, entry);
+                    self.snapshot.encode::<K, _, _>(group, entry);
                 }
                 self.epochs.set_dirty(&mut entry.mark);
-                // Not `hash`: the table may find an entry of another hash by the same tag.
-                dirty.push(hash_of(&entry.key));
+                dirty.push(hash);
             }
             entry.value.clear();
             settle(place, &mut self.counts);
@@ -179,20 +182,22 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// The value of a key, unless vacant.
     pub fn get(&self, hash: KeyHash, key: &K) -> Option<&V> {
-        let entry = self.table(hash).find(hash.0, |entry| entry.key == *key)?;
+        let entry = self.table(hash).find(hash.0, |entry| entry.key.is(key))?;
         (!entry.mark.is_vacant()).then_some(&entry.value)
     }
 
     /// A key that has this hash, even while its value is being changed.
-    pub fn key_of(&self, hash: KeyHash) -> Option<&K> {
-        self.table(hash).find(hash.0, |entry| hash_of(&entry.key) == hash).map(|entry| &entry.key)
+    pub fn key_of(&self, hash: KeyHash) -> Option<K> {
+        let entry = self.table(hash).find(hash.0, |entry| entry.mark.is_of(hash))?;
+        codec::decode(entry.key.encoded(&mut KeyBuffer::default())).ok()
     }
 
     /// After a panic in a user's `Serialize` has unwound through a snapshot: the key whose value
     /// it was.
     pub fn failing_key(&self) -> Option<K> {
-        let Snapshot { key, encoding, .. } = &self.snapshot;
-        encoding.then(|| codec::decode(key.bytes()).ok()).flatten()
+        let Snapshot { row_key, encoding, .. } = &self.snapshot;
+        let key = encoding.then(|| split_row_key(row_key).ok())?;
+        key.and_then(|(key, _)| codec::decode(key).ok())
     }
 
     /// Ends the epoch: what changed in it becomes the snapshot, as it is now. Takes no time that
@@ -237,7 +242,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
         self.frozen -= 1;
         while let Ok(mut place) = table.find_entry(hash.0, |entry| epochs.is_waiting(entry.mark)) {
             let entry = place.get_mut();
-            snapshot.encode(number, entry);
+            snapshot.encode::<K, _, _>(number, entry);
             epochs.set_encoded(&mut entry.mark);
             if entry.mark.is_vacant() {
                 counts.entries -= 1;
@@ -267,7 +272,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
         group: KeyGroup,
         row_key: &[u8],
         value: &[u8],
-    ) -> Result<(KeyHash, &K, &V)> {
+    ) -> Result<(KeyHash, K, &V)> {
         let (key_bytes, subkey) = split_row_key(row_key)?;
         let key = codec::decode::<K>(key_bytes)?;
         let hash = hash_of(&key);
@@ -278,11 +283,12 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
             )));
         }
         let Group { table, dirty, .. } = &mut self.groups[usize::from(group.0)];
-        let mut place = match table.entry(hash.0, |e| e.key == key, |e| hash_of(&e.key).0) {
+        let same = |e: &Entry<S, V>| e.mark.is_of(hash) && e.key.is(&key);
+        let mut place = match table.entry(hash.0, same, |e| e.mark.hash_for_table()) {
             Probe::Occupied(place) => place,
             Probe::Vacant(place) => {
                 self.counts.entries += 1;
-                place.insert(Entry::new(key))
+                place.insert(Entry::new(&key, hash))
             }
         };
         let entry = place.get_mut();
@@ -296,8 +302,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
             self.epochs.set_dirty(&mut entry.mark);
             dirty.push(hash);
         }
-        let entry = place.into_mut();
-        Ok((hash, &entry.key, &entry.value))
+        Ok((hash, key, &place.into_mut().value))
     }
 
     /// How many keys have a value.
@@ -312,7 +317,7 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
 
     /// Memory taken, without what the values themselves own elsewhere.
     pub fn bytes_estimate(&self) -> usize {
-        let of_group = |Group { table, dirty, frozen }: &Group<K, V>| {
+        let of_group = |Group { table, dirty, frozen }: &Group<S, V>| {
             let hashes = dirty.capacity() + frozen.capacity();
             table.allocation_size() + hashes * size_of::<KeyHash>()
         };
@@ -325,22 +330,22 @@ impl<K: Key, V: Slot> Keyspace<K, V> {
     }
 
     #[inline]
-    fn table(&self, hash: KeyHash) -> &HashTable<Entry<K, V>> {
+    fn table(&self, hash: KeyHash) -> &HashTable<Entry<S, V>> {
         &self.groups[usize::from(self.group(hash).0)].table
     }
 }
 
 /// Keys that came and went many times in one epoch were noted each time: note them once.
 #[cold]
-fn compact_dirty<K: Key, V>(dirty: &mut Vec<KeyHash>, table: &HashTable<Entry<K, V>>) {
+fn compact_dirty<S, V>(dirty: &mut Vec<KeyHash>, table: &HashTable<Entry<S, V>>) {
     dirty.sort_unstable();
     dirty.dedup();
-    dirty.retain(|&hash| table.find(hash.0, |entry| hash_of(&entry.key) == hash).is_some());
+    dirty.retain(|&hash| table.find(hash.0, |entry| entry.mark.is_of(hash)).is_some());
 }
 
 /// After a change: counts the key and forgets it at once if nothing of it was ever stored.
 #[inline]
-fn settle<K, V: Slot>(mut place: OccupiedEntry<'_, Entry<K, V>>, counts: &mut Counts) {
+fn settle<S, V: Slot>(mut place: OccupiedEntry<'_, Entry<S, V>>, counts: &mut Counts) {
     let entry = place.get_mut();
     let (was, is) = (entry.mark.is_vacant(), entry.value.is_vacant());
     counts.keys = counts.keys + usize::from(was) - usize::from(is);

@@ -23,6 +23,17 @@ pub fn encode(rows: Rows, identity: &Identity) -> Vec<u8> {
     writer.finish()
 }
 
+/// glibc takes the size of a freed mapping for what a program frees often, and from then on keeps as
+/// much in each thread's arena for good, as it does with the bytes of one large segment. Mappings of
+/// more than 32 MiB (`DEFAULT_MMAP_THRESHOLD_MAX` of malloc on 64 bits) are exempt. What is not
+/// written of a mapping takes no memory.
+const EXEMPT: usize = 33 << 20;
+
+/// How much to reserve for so many bytes.
+fn room(bytes: usize) -> usize {
+    if bytes > 1 << 20 { bytes.max(EXEMPT) } else { bytes }
+}
+
 /// A row's place in the order of its group. The first bytes of its key that differ from those of
 /// other keys stand here, since most comparisons end with them and need not touch the buffer.
 struct Slot {
@@ -72,7 +83,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(identity: &Identity, capacity: usize) -> Self {
-        let mut bytes = Vec::with_capacity(capacity + 256);
+        let mut bytes = Vec::with_capacity(room(capacity + 256));
         bytes.extend_from_slice(MAGIC);
         bytes.extend_from_slice(&FORMAT.to_le_bytes());
         put_bytes(&mut bytes, identity.job.as_str().as_bytes());

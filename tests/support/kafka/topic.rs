@@ -113,6 +113,18 @@ impl Topic {
         read_committed(self)
     }
 
+    /// The same once so many records are there, or more.
+    pub fn read_when(&self, records: usize) -> Content {
+        let mut last = Content::default();
+        let came = wait::soon(|| {
+            last = self.read();
+            last.records.len() >= records
+        });
+        let (found, hanging) = (last.records.len(), &last.hanging);
+        assert!(came, "{} has {found} records, not {records}; hanging: {hanging:?}", self.name);
+        last
+    }
+
     fn admin(&self) -> AdminClient<DefaultClientContext> {
         self.client.create().unwrap()
     }

@@ -69,15 +69,15 @@ pub(super) fn read_at(mut file: &File, offset: u64, buffer: &mut [u8]) -> io::Re
 
 pub(super) fn unreadable(path: &str, error: io::Error) -> Error {
     use io::ErrorKind::{IsADirectory, NotFound, PermissionDenied};
-    let message = match error.kind() {
+    // Where the message says what the system said, that is not said again.
+    Error::invalid(match error.kind() {
         NotFound => format!("input `{path}` does not exist; name an existing file or directory"),
         PermissionDenied => format!("input `{path}` may not be read; check its permissions"),
         IsADirectory => format!("input `{path}` is a directory where a file was"),
         _ => {
             return Error::unavailable(format!("input `{path}` cannot be read")).with_source(error);
         }
-    };
-    Error::invalid(message).with_source(error)
+    })
 }
 
 /// The file is shorter than it was.
@@ -100,11 +100,10 @@ pub(super) fn replaced(path: &str, offset: u64, size: u64, found: u64) -> Error 
 }
 
 /// The file is gone before it was read to its end.
-pub(super) fn deleted(path: &str, offset: u64, size: u64, error: io::Error) -> Error {
+pub(super) fn deleted(path: &str, offset: u64, size: u64) -> Error {
     let lost = size.saturating_sub(offset);
     Error::invalid(format!(
         "input `{path}` was deleted; it was read up to byte {offset} of {size}, so that {lost} \
          bytes that were not read yet are lost; put the file back as it was"
     ))
-    .with_source(error)
 }

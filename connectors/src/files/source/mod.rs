@@ -2,6 +2,7 @@
 //!
 //! Knows nothing of checkpoints: a position is data that the engine keeps and hands back.
 
+mod apart;
 mod blocks;
 mod discover;
 mod header;
@@ -218,6 +219,10 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
             Err(error) => Err(identity::unreadable(&position.path, error)),
         }
+    }
+
+    fn show(&self, position: &FilePosition) -> String {
+        position.to_string()
     }
 
     fn open(&self, split: Split<FilePosition>) -> Result<Box<dyn Reader<T, FilePosition>>> {

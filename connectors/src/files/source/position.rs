@@ -1,5 +1,7 @@
 //! Where the reading of a file stands.
 
+use std::fmt;
+
 use isochrone_engine::connector::Split;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +24,14 @@ pub struct FilePosition {
     pub open_line: bool,
     /// The file that was read.
     pub file: FileIdentity,
+}
+
+/// `byte 120, line 7`; its split's name has the file.
+impl fmt::Display for FilePosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}", self.offset)?;
+        self.line.map_or(Ok(()), |line| write!(f, ", line {line}"))
+    }
 }
 
 impl FilePosition {

@@ -6,7 +6,9 @@ use isochrone_engine::{Error, Result};
 use super::blocks::Blocks;
 use super::header::{pass_byte_order_mark, take_header};
 use super::position::FilePosition;
-use super::record::{count_lines, line_feeds, malformed, place, too_long, without_carriage_return};
+use super::record::{
+    count_lines, line_feeds, malformed, place, place_within, too_long, without_carriage_return,
+};
 use super::{BLOCK_BYTES, RAW_BYTES_MAX, Settings, identity};
 use crate::format::{Decoder, Format, RecordEnd};
 
@@ -38,6 +40,7 @@ struct TooLong {
     position: FilePosition,
     raw: Vec<u8>,
     line_feeds: u64,
+    reason: String,
 }
 
 impl TooLong {
@@ -132,7 +135,12 @@ impl<F: Format> FileReader<F> {
             let decoded = if at <= bytes_max {
                 decoder.decode(without_carriage_return(&unread[..at]))
             } else {
-                Err(too_long(bytes_max))
+                Err(too_long(
+                    bytes_max,
+                    self.format.framing(),
+                    (self.line, self.blocks.offset()),
+                    unread,
+                ))
             };
             match decoded {
                 Ok(None) => {}
@@ -151,8 +159,11 @@ impl<F: Format> FileReader<F> {
             self.end.reset();
         }
         if *left > 0 && self.too_long.is_none() && self.blocks.unread().len() > bytes_max {
-            self.too_long =
-                Some(TooLong { position: self.position(), raw: Vec::new(), line_feeds: 0 });
+            let framing = self.format.framing();
+            let at = (self.line, self.blocks.offset());
+            let reason = too_long(bytes_max, framing, at, self.blocks.unread());
+            let position = self.position();
+            self.too_long = Some(TooLong { position, raw: Vec::new(), line_feeds: 0, reason });
             self.pass_too_long(batch, left);
         }
     }
@@ -182,7 +193,7 @@ impl<F: Format> FileReader<F> {
         let FilePosition { path, offset, line, .. } = record.position;
         batch.malformed.push(Malformed {
             place: place(&path, line, offset),
-            reason: too_long(self.settings.record_bytes_max),
+            reason: record.reason,
             raw: record.raw,
         });
         self.line = line.map(|line| line + record.line_feeds);
@@ -222,8 +233,14 @@ impl<F: Format> FileReader<F> {
         } else {
             match decoder.decode(without_carriage_return(unread)) {
                 Ok(item) => batch.items.extend(item),
-                Err(reason) => {
-                    let place = place(self.blocks.path(), self.line, self.blocks.offset());
+                Err(mut reason) => {
+                    let at = (self.line, self.blocks.offset());
+                    // In the record's own line, its place says where.
+                    let quote = self.end.open_quote(unread);
+                    if let Some(quote) = quote.filter(|quote| line_feeds(&unread[..*quote]) > 0) {
+                        reason = format!("{reason}; it begins {}", place_within(at, unread, quote));
+                    }
+                    let place = place(self.blocks.path(), at.0, at.1);
                     batch.malformed.push(malformed(place, reason, unread));
                 }
             }
@@ -249,7 +266,7 @@ impl<F: Format> FileReader<F> {
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let offset = self.position().offset;
-                Err(identity::deleted(self.blocks.path(), offset, length, error))
+                Err(identity::deleted(self.blocks.path(), offset, length))
             }
             Err(error) => Err(identity::unreadable(self.blocks.path(), error)),
         }
@@ -320,7 +337,7 @@ pub(super) fn check_identity(position: &FilePosition) -> Result<()> {
 fn open_blocks(path: &str, offset: u64, end: Option<u64>, size: u64) -> Result<Blocks> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && offset > 0 => {
-            Err(identity::deleted(path, offset, size, error))
+            Err(identity::deleted(path, offset, size))
         }
         _ => Blocks::open(path, offset, end, size),
     }

@@ -3,7 +3,7 @@
 use isochrone_engine::connector::Malformed;
 
 use super::RAW_BYTES_MAX;
-use crate::format::RecordEnd;
+use crate::format::{Framing, RecordEnd};
 
 /// A record without the first half of its line end.
 #[inline]
@@ -36,6 +36,31 @@ pub(super) fn malformed(place: String, reason: String, raw: &[u8]) -> Malformed 
     Malformed { place, reason, raw: raw[..raw.len().min(RAW_BYTES_MAX)].to_vec() }
 }
 
-pub(super) fn too_long(record_bytes_max: usize) -> String {
-    format!("longer than {record_bytes_max} bytes, the most that a record may have here")
+/// Why a record is malformed that begins at a line and a byte with `unread`, of which more bytes than
+/// the most are there. Often a closing quote is missing far above the place where that shows.
+#[cold]
+pub(super) fn too_long(
+    bytes_max: usize,
+    framing: Framing,
+    at: (Option<u64>, u64),
+    unread: &[u8],
+) -> String {
+    let text = format!("longer than {bytes_max} bytes, the most that a record may have here");
+    let (mut end, head) = (RecordEnd::new(framing), &unread[..bytes_max]);
+    end.find(head);
+    match end.open_quote(head) {
+        Some(quote) => format!(
+            "{text}; its quoted field that begins {} may lack the closing quote",
+            place_within(at, unread, quote)
+        ),
+        None => text,
+    }
+}
+
+/// Where a byte of a record is that begins at a line and a byte.
+pub(super) fn place_within(at: (Option<u64>, u64), record: &[u8], byte: usize) -> String {
+    match at {
+        (Some(line), _) => format!("in line {}", line + line_feeds(&record[..byte])),
+        (None, offset) => format!("at byte {}", offset + byte as u64),
+    }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rdkafka::bindings as native;
 use rdkafka::client::{Client, ClientContext};
 use rdkafka::error::{KafkaError, KafkaResult};
-use rdkafka::types::RDKafkaErrorCode;
+use rdkafka::types::RDKafkaErrorCode as Code;
 
 use super::owned::Owned;
 
@@ -31,9 +31,36 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
     topic: &str,
     timeout: Duration,
 ) -> KafkaResult<Described> {
+    let metadata = client.fetch_metadata(Some(topic), timeout)?;
+    let found = metadata.topics().iter().find(|found| found.name() == topic);
+    let error = found.map_or(Some(missing()), |found| {
+        found.error().map(|code| KafkaError::MetadataFetch(code.into()))
+    });
+    if let Some(error) = error {
+        return Err(error);
+    }
+    // Left to itself, librdkafka would wait for the controller, which not everybody can reach.
+    let any = metadata.brokers().first().map(|broker| broker.id());
+    let broker = Some(metadata.orig_broker_id()).filter(|id| *id >= 0).or(any);
+    match describe_at(client, topic, broker, timeout) {
+        Err(KafkaError::AdminOp(Code::UnsupportedFeature | Code::UnsupportedVersion)) => {
+            let partitions = found.map_or(0, |found| found.partitions().len());
+            Ok(Described { id: None, partitions: i32::try_from(partitions).unwrap_or(i32::MAX) })
+        }
+        described => described,
+    }
+}
+
+/// Asks a broker.
+fn describe_at<C: ClientContext>(
+    client: &Client<C>,
+    topic: &str,
+    broker: Option<i32>,
+    timeout: Duration,
+) -> KafkaResult<Described> {
     let name = CString::new(topic)?;
     let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX).max(1);
-    let timed_out = || KafkaError::AdminOp(RDKafkaErrorCode::OperationTimedOut);
+    let timed_out = || KafkaError::AdminOp(Code::OperationTimedOut);
     // SAFETY: `client` is alive for the whole call. Everything made here is destroyed by its owner
     // below, the event before the queue that it came from. `name` and `names` outlive the call that
     // copies them.
@@ -65,6 +92,15 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
             text.len(),
         );
         check(code.into())?;
+        if let Some(broker) = broker {
+            let code = native::rd_kafka_AdminOptions_set_broker(
+                options.ptr(),
+                broker,
+                text.as_mut_ptr(),
+                text.len(),
+            );
+            check(code.into())?;
+        }
         native::rd_kafka_DescribeTopics(
             client.native_ptr(),
             topics.ptr(),
@@ -83,13 +119,12 @@ pub(in crate::kafka) fn describe<C: ClientContext>(
 ///
 /// The event is the answer to a request to describe one topic.
 unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Described> {
-    let missing = || KafkaError::AdminOp(RDKafkaErrorCode::UnknownTopicOrPartition);
     // SAFETY: everything reached from the event lives as long as it does; it is copied before that
     // ends. Pointers that may be null are checked, or go to a function that takes null.
     unsafe {
         let result = native::rd_kafka_event_DescribeTopics_result(event.ptr());
         if result.is_null() {
-            return Err(KafkaError::AdminOp(RDKafkaErrorCode::Fail));
+            return Err(KafkaError::AdminOp(Code::Fail));
         }
         let mut count = 0;
         let topics = native::rd_kafka_DescribeTopics_result_topics(result, &raw mut count);
@@ -113,9 +148,13 @@ unsafe fn of_event(event: &Owned<native::rd_kafka_event_t>) -> KafkaResult<Descr
     }
 }
 
-fn check(code: RDKafkaErrorCode) -> KafkaResult<()> {
+fn missing() -> KafkaError {
+    KafkaError::MetadataFetch(Code::UnknownTopicOrPartition)
+}
+
+fn check(code: Code) -> KafkaResult<()> {
     match code {
-        RDKafkaErrorCode::NoError => Ok(()),
+        Code::NoError => Ok(()),
         code => Err(KafkaError::AdminOp(code)),
     }
 }

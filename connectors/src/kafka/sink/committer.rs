@@ -25,7 +25,6 @@ pub(super) struct KafkaCommitter {
     run: Arc<RunContext>,
     generation: u64,
     job: JobName,
-    record_max: usize,
     accept_duplicates: bool,
     lane: Option<Lane>,
 }
@@ -34,7 +33,6 @@ impl KafkaCommitter {
     pub(super) fn new(
         progress: Progress,
         context: &SinkContext,
-        record_max: usize,
         accept_duplicates: bool,
     ) -> Result<KafkaCommitter> {
         let SinkContext { job, run, generation, .. } = context;
@@ -43,7 +41,6 @@ impl KafkaCommitter {
             progress,
             run: run.clone(),
             generation: generation.0,
-            record_max,
             accept_duplicates,
             lane: None,
         };
@@ -59,7 +56,6 @@ impl KafkaCommitter {
             progress: self.progress.clone(),
             lane,
             id: format!("isochrone.{}.{}.{}.{lane}", self.job, self.progress.sink, self.run.origin),
-            record_max: self.record_max,
             run: self.run.clone(),
             producer: None,
         }
@@ -79,7 +75,11 @@ impl KafkaCommitter {
         let mut deadline = Deadline::after(PATIENCE);
         let mut first = self.publisher(0);
         // From here on no older run publishes on lane 0, where claims are written as well.
-        first.ready(&deadline)?;
+        std::thread::scope(|scope| {
+            let prepared = scope.spawn(|| self.progress.prepare());
+            first.ready(&deadline)?;
+            prepared.join().map_err(|_| Error::internal("a thread that asks Kafka panicked"))?
+        })?;
         crash_point("kafka-fenced-first");
         let (view, nonce) = first.read(&deadline)?;
         let lanes = view.lanes();
@@ -201,7 +201,6 @@ impl KafkaCommitter {
 impl Committer<KafkaEffect> for KafkaCommitter {
     fn recover(&mut self, recovery: Recovery<KafkaEffect>) -> Result<Vec<String>> {
         let Recovery { pending, from, renamed_from, is_new } = recovery;
-        self.progress.prepare()?;
         let from = from.filter(|_| !is_new).map(|epoch| epoch.0);
         let mut lines = Vec::new();
         let mut pending = pending;

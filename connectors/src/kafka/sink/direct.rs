@@ -39,7 +39,7 @@ enum Order {
 
 impl<T> DirectWriter<T> {
     pub(super) fn new(encoder: Encoder<T>, kafka: &Kafka) -> Result<Self> {
-        let recipe = Recipe { kafka, id: None, record_max: encoder.record_max };
+        let recipe = Recipe { kafka, id: None };
         let producer = Producer::open(&recipe, &Deadline::after(PATIENCE))?;
         let (orders, inbox) = crossbeam_channel::bounded(WAITING_MAX);
         let (failing, failed) = crossbeam_channel::bounded(1);

@@ -236,27 +236,33 @@ impl<T: 'static> KafkaSink<T> {
 
     fn encoder(&self, context: &SinkContext) -> Result<Encoder<T>> {
         let KafkaOutput { kafka, topic, .. } = &self.output;
-        let partitions = Topics::connect(kafka, View::All)?.describe(topic)?.partitions;
+        // Each takes a connection of its own.
+        let (described, record_max) = std::thread::scope(|scope| {
+            let record_max = scope.spawn(|| record_max(kafka, topic));
+            let described = Topics::connect(kafka, View::All).and_then(|it| it.describe(topic));
+            (described, record_max.join())
+        });
+        let partitions = described?.partitions;
+        let panicked = |_| Error::internal("a thread that asks Kafka panicked");
         Ok(Encoder {
             fill: self.fill.clone(),
             sink: format!("sink `{}`", context.operator),
             topic: topic.clone(),
             partitions,
-            record_max: self.record_max()?,
+            record_max: record_max.map_err(panicked)??,
             draft: Draft::default(),
             next: context.worker.0.cast_signed().rem_euclid(partitions),
         })
     }
+}
 
-    /// The largest record that the topic takes.
-    fn record_max(&self) -> Result<usize> {
-        let KafkaOutput { kafka, topic, .. } = &self.output;
-        match Admin::connect(kafka)?.setting(topic, "max.message.bytes") {
-            Ok(found) => Ok(found.and_then(|text| text.parse().ok()).unwrap_or(RECORD_MAX)),
-            Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
-            // Who may not look at settings still may write.
-            Err(_) => Ok(RECORD_MAX),
-        }
+/// The largest record that a topic takes.
+fn record_max(kafka: &Kafka, topic: &str) -> Result<usize> {
+    match Admin::connect(kafka)?.setting(topic, "max.message.bytes") {
+        Ok(found) => Ok(found.and_then(|text| text.parse().ok()).unwrap_or(RECORD_MAX)),
+        Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
+        // Who may not look at settings still may write.
+        Err(_) => Ok(RECORD_MAX),
     }
 }
 
@@ -290,8 +296,7 @@ impl<T: Record> Sink for KafkaSink<T> {
                 context.operator
             )));
         }
-        let committer =
-            KafkaCommitter::new(progress, context, self.record_max()?, *accept_duplicates)?;
+        let committer = KafkaCommitter::new(progress, context, *accept_duplicates)?;
         Ok(Box::new(committer))
     }
 

@@ -31,12 +31,14 @@ const STATISTICS_MS: &str = "25";
 /// The first statistics after a transaction may have been taken before it ended; the second were
 /// begun after the first were there.
 const STATISTICS_NEEDED: u64 = 2;
+/// The largest that librdkafka takes; what the topic takes is checked by the writer, and by brokers.
+const RECORD_MAX: &str = "1000000000";
 /// A call is cut into pieces of this length, so that what the client meets meanwhile is seen.
 const SLICE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Records handed over in one call.
 const BATCH: usize = 4096;
-const TURN: Duration = Duration::from_millis(1);
+const TURN: Duration = Duration::from_micros(500);
 
 /// An open producer.
 pub(super) struct Producer {
@@ -63,15 +65,12 @@ pub(super) struct Recipe<'a> {
     /// The transactional id; without one there are no transactions, and whatever is delivered
     /// counts.
     pub(super) id: Option<&'a str>,
-    /// The largest record that is sent, in bytes.
-    pub(super) record_max: usize,
 }
 
 impl Producer {
     /// Opens a producer. With transactions, when this returns, everything that an older one of the same id has sent is
     /// decided, committed or aborted, and it can send no more.
     pub(super) fn open(recipe: &Recipe<'_>, deadline: &Deadline) -> Result<Producer> {
-        let record_max = recipe.record_max.to_string();
         let exactly = "output is there exactly once only with it";
         let (mut config, context) = recipe.kafka.client(&[
             ("enable.idempotence", "true", Own::Fixed(exactly)),
@@ -79,7 +78,7 @@ impl Producer {
             ("delivery.report.only.error", "true", Own::Fixed("only failures matter")),
             ("statistics.interval.ms", STATISTICS_MS, Own::Fixed("the sink goes by statistics")),
             ("transaction.timeout.ms", "60000", Own::Default),
-            ("message.max.bytes", &record_max, Own::Default),
+            ("message.max.bytes", RECORD_MAX, Own::Default),
             ("linger.ms", "1", Own::Default),
             ("queue.buffering.max.messages", "50000", Own::Default),
             ("queue.buffering.max.kbytes", "32768", Own::Default),
@@ -232,7 +231,9 @@ impl Producer {
     }
 
     fn make_room(&self, deadline: &Deadline) -> KafkaResult<()> {
-        self.outbox.producer().poll(TURN);
+        // The crate's own waiting burns the processor for the last millisecond.
+        self.listen();
+        std::thread::park_timeout(TURN);
         self.check()?;
         if deadline.has_passed() {
             return Err(KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut));
@@ -241,8 +242,16 @@ impl Producer {
     }
 
     fn check(&self) -> KafkaResult<()> {
-        let failure = self.outbox.producer().context().failure();
-        failure.map_or(Ok(()), |code| Err(KafkaError::MessageProduction(code)))
+        match self.outbox.producer().context().failure() {
+            None => Ok(()),
+            // The client gave the records up because their transaction has failed. It tells why when
+            // it is asked to commit, which it does not do any more.
+            Some(RDKafkaErrorCode::PurgeQueue | RDKafkaErrorCode::PurgeInflight) => {
+                self.outbox.producer().commit_transaction(SLICE)?;
+                Err(KafkaError::MessageProduction(RDKafkaErrorCode::PurgeQueue))
+            }
+            Some(code) => Err(KafkaError::MessageProduction(code)),
+        }
     }
 }
 

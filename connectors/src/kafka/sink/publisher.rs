@@ -35,7 +35,6 @@ pub(super) struct Publisher {
     pub(super) lane: u32,
     /// The transactional id.
     pub(super) id: String,
-    pub(super) record_max: usize,
     pub(super) run: Arc<RunContext>,
     pub(super) producer: Option<Producer>,
 }
@@ -173,8 +172,8 @@ impl Publisher {
                 Reuse::NotYet | Reuse::Never => self.producer = None,
             }
         }
-        let Publisher { progress, id, record_max, .. } = &*self;
-        let recipe = Recipe { kafka: &progress.kafka, id: Some(id), record_max: *record_max };
+        let Publisher { progress, id, .. } = &*self;
+        let recipe = Recipe { kafka: &progress.kafka, id: Some(id) };
         let producer = Producer::open(&recipe, deadline)?;
         crash_point("kafka-opened");
         // IMPORTANT: opening has fenced whoever had the lane. If that was a newer run, it has claimed

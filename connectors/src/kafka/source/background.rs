@@ -6,13 +6,16 @@ use std::time::Duration;
 
 use isochrone_engine::{Error, Result};
 
+/// How long an end waits for clients to be closed.
+pub(super) const CLOSING: Duration = Duration::from_millis(500);
+
 /// One question, asked on a thread of its own.
 pub(super) struct Inquiry<T>(Receiver<Result<T>>);
 
 impl<T: Send + 'static> Inquiry<T> {
     pub(super) fn start(ask: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Inquiry<T>> {
         let (sender, receiver) = channel();
-        spawn("kafka-inquiry", move || {
+        background(move || {
             // Whoever asked may have gone.
             let _ = sender.send(ask());
         })?;
@@ -32,30 +35,47 @@ impl<T: Send + 'static> Inquiry<T> {
 }
 
 /// Does something at once and then every so often on a thread of its own, until this is dropped.
-/// Dropping it does not wait for that.
-pub(super) struct Ticker(#[expect(dead_code, reason = "dropped to stop")] Sender<()>);
+pub(super) struct Ticker {
+    /// There until dropped.
+    stop: Option<Sender<()>>,
+    /// Disconnected once the thread has given up all it had.
+    done: Receiver<()>,
+}
 
 impl Ticker {
     pub(super) fn start(
         every: Duration,
         mut tick: impl FnMut() + Send + 'static,
     ) -> Result<Ticker> {
-        let (sender, receiver) = channel();
-        spawn("kafka-watch", move || {
+        let (stop, stopped) = channel();
+        let (doing, done) = channel();
+        background(move || {
             loop {
                 tick();
-                match receiver.recv_timeout(every) {
+                match stopped.recv_timeout(every) {
                     Err(RecvTimeoutError::Timeout) => {}
-                    Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+                    Ok(()) | Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
+            drop(tick);
+            drop::<Sender<()>>(doing);
         })?;
-        Ok(Ticker(sender))
+        Ok(Ticker { stop: Some(stop), done })
     }
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    let spawned = thread::Builder::new().name(name.to_owned()).spawn(run);
+impl Drop for Ticker {
+    /// Waits a little, so that a process that ends has closed its clients. One whose broker does not
+    /// answer is not waited for.
+    fn drop(&mut self) {
+        self.stop = None;
+        let _ = self.done.recv_timeout(CLOSING);
+    }
+}
+
+/// Does something that may take long, on a thread of its own.
+pub(super) fn background(run: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = thread::Builder::new().name("kafka-source".to_owned()).spawn(run);
     spawned.map(drop).map_err(|error| {
         Error::unavailable("a thread that asks Kafka could not be started").with_source(error)
     })

@@ -31,8 +31,9 @@ pub(super) const MISSING: Duration = Duration::from_secs(10);
 /// A client, shared by the readers of a worker.
 pub(super) struct Shared {
     pub(super) settings: Settings,
-    pub(super) identity: Identity,
+    // IMPORTANT: given up before `identity`, whose thread closes it.
     consumer: Arc<BaseConsumer<Context>>,
+    pub(super) identity: Identity,
     context: Context,
     clock: SystemClock,
     listened_ms: Cell<u64>,

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use isochrone_engine::time::{Clock, SystemClock};
@@ -20,6 +21,9 @@ use crate::kafka::trouble::explain;
 
 /// How long the first look may fail.
 const FIRST_LOOK_MS: u64 = 20_000;
+/// How long the readers of a worker may take to go, all in all.
+const CLOSING_PAUSES_MAX: u32 = 1000;
+const CLOSING_PAUSE: Duration = Duration::from_millis(10);
 const REQUEST: Duration = Duration::from_secs(5);
 
 /// What is known of the topic, looked at again and again in the background.
@@ -77,6 +81,19 @@ struct Look {
     clock: SystemClock,
     last_seen_ms: Option<u64>,
     missing_since_ms: Option<u64>,
+}
+
+impl Drop for Look {
+    /// Whoever gives the client up last closes it, which takes as long as a broker does not answer.
+    /// That is not to be a worker.
+    fn drop(&mut self) {
+        for _ in 0..CLOSING_PAUSES_MAX {
+            if Arc::strong_count(&self.consumer) == 1 {
+                break;
+            }
+            thread::park_timeout(CLOSING_PAUSE);
+        }
+    }
 }
 
 impl Look {

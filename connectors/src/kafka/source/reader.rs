@@ -27,11 +27,12 @@ const DISPUTES_MAX: u32 = 3;
 
 /// The reader of one partition.
 pub(super) struct KafkaReader<D> {
+    // IMPORTANT: given up before `shared`, which cannot be closed while it is there.
+    step: Step,
     shared: Rc<Shared>,
     partition: i32,
     position: KafkaPosition,
     decoder: D,
-    step: Step,
     /// Of what is known of the topic.
     version: u64,
     rest_us: u64,

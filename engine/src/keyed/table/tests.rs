@@ -13,7 +13,7 @@ fn run<T: Record, L: Logic<String, T>>(
     let mut items: Vec<_> =
         records.into_iter().map(|(key, record)| (key.to_owned(), record)).collect();
     let hashes: Vec<_> = items.iter().map(|(key, _)| hash_of(key)).collect();
-    table.apply(&mut items, &hashes, times, &mut out);
+    table.apply(&mut items, |pair| pair, &hashes, times, &mut out);
     assert!(items.is_empty());
     out
 }
@@ -72,6 +72,14 @@ fn a_panic_in_a_closure_names_the_key() {
     let records = [("fine", 1), ("bad", 0), ("never reached", 1)];
     assert!(catch_unwind(AssertUnwindSafe(|| run(&mut table, records, &[]))).is_err());
     assert_eq!(table.failing_key().as_deref(), Some("\"bad\""));
+}
+
+#[test]
+#[should_panic(expected = "routed by another key")]
+fn a_key_that_differs_from_the_one_that_was_routed_by_is_refused() {
+    let mut table = Table::<u64, u64, _>::new(8, Count);
+    let hashes = [hash_of(&1_u64)];
+    table.apply(&mut vec![1], |n| (n + 1, n), &hashes, &[], &mut Outputs::default());
 }
 
 #[test]

@@ -54,7 +54,8 @@ fn meaning(error: &io::Error) -> (ErrorKind, &'static str) {
             (Invalid, "a folder stands where the file is to be: move it, or use another path")
         }
         io::ErrorKind::InvalidFilename => (Invalid, "use a shorter path"),
-        io::ErrorKind::Unsupported => {
+        // What syncing a folder says where that is not possible.
+        io::ErrorKind::Unsupported | io::ErrorKind::InvalidInput => {
             (Invalid, "its file system lacks hard links or folder sync: use another one")
         }
         io::ErrorKind::NotFound => {

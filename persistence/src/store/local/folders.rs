@@ -164,7 +164,7 @@ pub(super) fn create_root(root: &Path) -> Result<()> {
     let mut wanted: Vec<&Path> = root.ancestors().take_while(missing).collect();
     wanted.reverse();
     for path in wanted {
-        make(path)?;
+        make(path).map_err(|error| takes_no_folders(path, error))?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         sync_entries(parent.unwrap_or(Path::new(".")))?;
     }
@@ -178,6 +178,26 @@ fn make(path: &Path) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Its parent is there: then "no such file" means a file system that is not for files, such as
+/// `/proc`.
+fn takes_no_folders(path: &Path, error: Error) -> Error {
+    let source = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<io::Error>());
+    let is_strange = source.is_some_and(|source| {
+        source.kind() == io::ErrorKind::NotFound || source.raw_os_error() == Some(libc::EPERM)
+    });
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    if !is_strange || !parent.is_dir() {
+        return error;
+    }
+    Error::invalid(format!(
+        "cannot create folder {}: the file system of {} takes no folders; use another path for the \
+         store",
+        path.display(),
+        parent.display()
+    ))
 }
 
 fn sync_entries(folder: &Path) -> Result<()> {
