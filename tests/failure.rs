@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
+use isochrone::connector::{Committer, Recovery, Sink, SinkContext, Writer};
 use isochrone::connectors::generator::Generator;
 use isochrone::connectors::scripted::{Script, Step};
 use isochrone::connectors::{Callback, Collected};
@@ -115,6 +116,45 @@ fn an_error_of_try_map_keeps_its_kind() {
     });
     assert_eq!(error.kind(), ErrorKind::Incompatible, "{error:?}");
     assert!(error.to_string().contains("7000 is of another kind"), "{error:?}");
+}
+
+/// A sink at a place where nobody lets it write.
+struct Closed;
+
+impl Sink for Closed {
+    type Item = u64;
+    type Effect = ();
+
+    fn writer(&self, _: &SinkContext) -> Result<Box<dyn Writer<u64, ()>>> {
+        Err(Error::invalid("there is no such place"))
+    }
+
+    fn committer(&self, _: &SinkContext) -> Result<Box<dyn Committer<()>>> {
+        Ok(Box::new(Closed))
+    }
+}
+
+impl Committer<()> for Closed {
+    fn recover(&mut self, _: Recovery<()>) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
+    fn commit(&mut self, _: &[()]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Its error was once taken for a panic of timely over an operator that was begun and not finished.
+#[test]
+fn an_error_of_a_sink_that_cannot_be_opened_keeps_its_kind_and_its_text() {
+    let error = failure(|flow, fuse| {
+        light(&fuse);
+        let keyed = flow.source("numbers", endless()).key_by(|number| number % 7).count("count");
+        keyed.map(|(_, count)| count).sink("out", Closed);
+        Ok(())
+    });
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+    assert_eq!(error.to_string(), "there is no such place");
 }
 
 // SIGTERM.

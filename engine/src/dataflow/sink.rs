@@ -36,6 +36,8 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         worker: Worker(site.worker),
         run: site.run.clone(),
     };
+    // IMPORTANT: before the operator is begun, for timely panics over one that is not finished.
+    let writer = sink.writer(&context)?;
     let mut builder = OperatorBuilder::new(id.as_str().to_owned(), input.scope());
     let activator = input.scope().activator_for(builder.operator_info().address);
     let mut input = builder.new_input(input, Pipeline);
@@ -43,7 +45,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         site: site.clone(),
         part,
         gate: Gate::new(site.start),
-        writer: sink.writer(&context)?,
+        writer,
         kept: S::kept,
         valve: site.pressure.valve(),
         activator,

@@ -129,18 +129,28 @@ impl Publisher {
         Ok(self.progress.read_to(&nonce, None)?.published(self.lane))
     }
 
-    /// Writes an entry of this lane in a transaction of its own.
+    /// Writes an entry of this lane in a transaction of its own, again where it is not known whether
+    /// it was committed: entries may be there twice.
     pub(super) fn tell(&mut self, entry: &Entry, deadline: &Deadline) -> Result<()> {
-        let attempted = self.begin(deadline).and_then(|()| {
-            self.mark(entry, deadline)?;
-            self.commit(deadline)
-        });
-        attempted.map_err(|trouble| {
+        loop {
+            let attempted = self.begin(deadline).and_then(|()| {
+                self.mark(entry, deadline)?;
+                self.commit(deadline)
+            });
+            let Err(trouble) = attempted else { return Ok(()) };
             self.producer = None;
-            match trouble {
-                Trouble::There(error) | Trouble::Final(error) => error,
+            let error = match trouble {
+                Trouble::There(error) => error,
+                Trouble::Final(error) => return Err(error),
+            };
+            // Whoever was fenced learns it from the store: what the client meets says less.
+            self.run.fence.check()?;
+            if deadline.has_passed() {
+                return Err(error);
             }
-        })
+            tracing::warn!(lane = self.lane, "trying again: {}", error.report());
+            std::thread::park_timeout(PAUSE);
+        }
     }
 
     /// Writes an entry to be met, and reads everything before it.
