@@ -149,7 +149,7 @@ fn a_child_process_is_the_job_that_its_flags_describe() {
         let has = |flag: &str| flags.iter().any(|given| given == flag);
         if has("--name") {
             run(flags)
-        } else if has("--partitions") {
+        } else if has("--create-topic") {
             load_topic::run(flags)
         } else {
             account_risk::run(flags)

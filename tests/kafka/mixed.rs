@@ -83,7 +83,12 @@ fn files_and_topics_in_all_combinations_give_the_output_of_files_alone() {
     assert_eq!(judge(&bench.log, Path::new(&files)), Verdict::default());
     let expected = in_files(Path::new(&files));
 
-    bench.run("load", [&input, &topic("purchases")], &["--partitions", "6"], Some("kafka-marked"));
+    bench.run(
+        "load",
+        [&input, &topic("purchases")],
+        &["--create-topic", "6"],
+        Some("kafka-marked"),
+    );
     let until_end = ["--until-end"];
     let died = Some("manifest-written");
     bench.run("from-topic", [&topic("purchases"), &from_topic], &until_end, died);

@@ -29,6 +29,8 @@ fn a_wrong_port_is_told_from_a_missing_topic() {
     // No broker listens at port 1.
     let said = place.job().flag("--output", "kafka://127.0.0.1:1/wrong-port-out").fails_with(4);
     says(&said, &["127.0.0.1:1", "no broker answers", "check that it runs"]);
+    let said = place.job().flag("--input", "kafka://127.0.0.1:1/wrong-port-in").fails_with(4);
+    says(&said, &["127.0.0.1:1", "no broker answers", "Connection refused"]);
     place.job().ends_well();
     place.check();
 }
