@@ -244,7 +244,7 @@ struct DeadLetter {
 
 impl From<Malformed> for DeadLetter {
     fn from(malformed: Malformed) -> DeadLetter {
-        let Malformed { place, reason, raw } = malformed;
+        let Malformed { place, reason, raw, .. } = malformed;
         DeadLetter { place, reason, text: String::from_utf8_lossy(&raw).into_owned() }
     }
 }

@@ -11,6 +11,7 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -186,6 +187,38 @@ fn account_risk_refuses_a_store_where_none_can_be_and_says_why() {
     assert!(error.contains("the file system of /proc takes no folders"), "{error}");
     let error = run().arg("--store", "/proc").fails_with(2);
     assert!(error.contains("/proc") && error.contains("lacks"), "{error}");
+}
+
+/// Root may read and write everything, so that this is tried as somebody else.
+#[test]
+fn account_risk_names_what_it_has_no_right_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let open = |name: &str, mode| {
+        let path = folder.path().join(name);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path
+    };
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let (closed, public) = (open("closed", 0o555), open("public", 0o777));
+    let secret = folder.path().join("secret.csv");
+    fs::copy(PURCHASES, &secret).unwrap();
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).unwrap();
+    let readable = folder.path().join("readable.csv");
+    fs::copy(PURCHASES, &readable).unwrap();
+    let run = |input: &Path, output: &Path, store: &Path| {
+        let example = Example::without_rights("account_risk", folder.path());
+        let example = example.path("--input", input).path("--output", output);
+        let output = example.path("--store", store).output();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(matches!(output.status.code(), Some(2 | 4)), "{said}");
+        assert!(said.contains("ermission denied"), "{said}");
+        said
+    };
+    let (out, state) = (public.join("out"), public.join("state"));
+    assert!(run(&secret, &out, &state).contains("secret.csv"));
+    assert!(run(&readable, &closed.join("out"), &state).contains("closed"));
+    assert!(run(&readable, &out, &closed.join("state")).contains("closed"));
 }
 
 #[test]

@@ -155,6 +155,7 @@ impl<T: Record + Sync> Reader<T, u64> for ScriptReader<T> {
                     place: format!("{}, step {at}", self.script.id),
                     reason: reason.clone(),
                     raw: Vec::new(),
+                    origin: Vec::new(),
                 }),
                 Step::Pause => return Ok(IDLE),
                 Step::Fail(_) | Step::Gate(_) => {}

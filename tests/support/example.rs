@@ -17,6 +17,21 @@ impl Example {
         Example(Command::new(program))
     }
 
+    /// The program as a user without rights runs it, from a copy that it can reach. Who is root here
+    /// becomes nobody; who is not is such a user already.
+    pub(crate) fn without_rights(name: &str, folder: &Path) -> Example {
+        let Example(command) = Example::new(name);
+        let program = folder.join(name);
+        fs::copy(command.get_program(), &program).unwrap();
+        let (nobody, is_root) = ("65534", fs::read_dir("/root").is_ok());
+        if !is_root {
+            return Example(Command::new(program));
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", nobody, "--regid", nobody, "--clear-groups"]).arg(program);
+        Example(command)
+    }
+
     pub(crate) fn arg(mut self, flag: &str, value: &str) -> Example {
         self.0.arg(flag).arg(value);
         self

@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::Message;
 
+/// What the key of a malformed record is called in `Malformed::origin`.
+pub(super) const SOURCE_KEY: &str = "source.key";
+
 /// A record with its key, headers, timestamp and place.
 ///
 /// A record without a value is a *tombstone*: it says that its key is gone.

@@ -142,6 +142,9 @@ pub struct Malformed {
     pub reason: String,
     /// The piece itself, cut at a bound of the connector's; not always text.
     pub raw: Vec<u8>,
+    /// What else the connector knows of it, by name, for programs: of a record of Kafka its topic,
+    /// partition, offset, key and headers. A name may be there several times.
+    pub origin: Vec<(String, Vec<u8>)>,
 }
 
 /// What to do with input that is not a record.

@@ -195,6 +195,7 @@ impl<F: Format> FileReader<F> {
             place: place(&path, line, offset),
             reason: record.reason,
             raw: record.raw,
+            origin: Vec::new(),
         });
         self.line = line.map(|line| line + record.line_feeds);
         self.end.reset();

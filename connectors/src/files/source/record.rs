@@ -33,7 +33,8 @@ pub(super) fn place(path: &str, line: Option<u64>, offset: u64) -> String {
 
 #[cold]
 pub(super) fn malformed(place: String, reason: String, raw: &[u8]) -> Malformed {
-    Malformed { place, reason, raw: raw[..raw.len().min(RAW_BYTES_MAX)].to_vec() }
+    let raw = raw[..raw.len().min(RAW_BYTES_MAX)].to_vec();
+    Malformed { place, reason, raw, origin: Vec::new() }
 }
 
 /// Why a record is malformed that begins at a line and a byte with `unread`, of which more bytes than

@@ -66,6 +66,7 @@ pub use record::Draft;
 
 use super::admin::Admin;
 use super::cluster::Kafka;
+use super::record::SOURCE_KEY;
 use super::topics::{Topics, View};
 use committer::KafkaCommitter;
 use direct::{DirectWriter, NothingOwed};
@@ -160,13 +161,21 @@ impl KafkaOutput {
     }
 
     /// Writes pieces of input that are no records, as they were found, with where and why in the
-    /// headers `place` and `reason`.
+    /// headers `place` and `reason`. What was a record of Kafka keeps its key and headers, and has
+    /// `source.topic`, `source.partition` and `source.offset` beside them.
     pub fn dead_letters(self) -> KafkaSink<Malformed> {
         self.record(|piece: &Malformed, draft| {
             draft
                 .value(&piece.raw)
                 .header("place", Some(piece.place.as_bytes()))
                 .header("reason", Some(piece.reason.as_bytes()));
+            for (name, value) in &piece.origin {
+                if name == SOURCE_KEY {
+                    draft.key(value);
+                } else {
+                    draft.header(name, Some(value));
+                }
+            }
             Ok(())
         })
     }

@@ -172,6 +172,8 @@ impl Publisher {
                 Reuse::NotYet | Reuse::Never => self.producer = None,
             }
         }
+        // A run that knows that it was overtaken does not take the lane away even for a moment.
+        self.run.fence.check()?;
         let Publisher { progress, id, .. } = &*self;
         let recipe = Recipe { kafka: &progress.kafka, id: Some(id) };
         let producer = Producer::open(&recipe, deadline)?;

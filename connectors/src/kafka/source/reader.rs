@@ -14,10 +14,11 @@ use super::loss::{self, Found, Standing};
 use super::position::KafkaPosition;
 use super::settings::OnDataLoss;
 use crate::kafka::batch::{Message, PartitionQueue, Taken};
-use crate::kafka::record::KafkaRecordRef;
+use crate::kafka::record::{KafkaRecordRef, SOURCE_KEY};
 
-/// Longest piece of malformed input handed on.
-const RAW_BYTES_MAX: usize = 4096;
+/// Longest piece of malformed input handed on, in bytes: all of what a broker takes unless told to
+/// take more.
+const RAW_BYTES_MAX: usize = 1 << 20;
 /// How long to rest when there is nothing, growing.
 const REST_US: std::ops::RangeInclusive<u64> = 500..=8_000;
 /// The same error at the same offset so many times is not going to pass.
@@ -304,9 +305,20 @@ impl<D: DecodeRecord> Reader<D::Item, KafkaPosition> for KafkaReader<D> {
 fn malformed(topic: &str, message: Message<'_>, reason: String) -> Malformed {
     let (partition, offset) = (message.partition(), message.offset());
     let value = message.value().unwrap_or_default();
+    let mut origin = vec![
+        ("source.topic".to_owned(), topic.as_bytes().to_vec()),
+        ("source.partition".to_owned(), partition.to_string().into_bytes()),
+        ("source.offset".to_owned(), offset.to_string().into_bytes()),
+    ];
+    origin.extend(message.key().map(|key| (SOURCE_KEY.to_owned(), key.to_vec())));
+    for (name, value) in message.headers() {
+        let name = String::from_utf8_lossy(name).into_owned();
+        origin.push((name, value.unwrap_or_default().to_vec()));
+    }
     Malformed {
         place: format!("topic {topic}, partition {partition}, offset {offset}"),
         reason,
         raw: value[..value.len().min(RAW_BYTES_MAX)].to_vec(),
+        origin,
     }
 }
