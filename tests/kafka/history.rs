@@ -122,20 +122,16 @@ fn a_progress_topic_that_is_gone_after_a_good_end_is_made_again() {
 
 #[test]
 fn a_progress_topic_that_would_forget_is_refused() {
-    let cases: [(&str, u32, &[(&str, &str)], &str); 2] = [
-        (
-            "forgets",
-            1,
-            &[("cleanup.policy", "delete")],
-            "its `cleanup.policy` is `delete` instead of `compact`",
-        ),
-        ("two-parts", 2, &[("cleanup.policy", "compact")], "it has 2 partitions instead of 1"),
+    let cases = [
+        ("forgets", 1, "delete", "its `cleanup.policy` is `delete` instead of `compact`"),
+        ("two-parts", 2, "compact", "it has 2 partitions instead of 1"),
     ];
-    for (name, partitions, settings, what) in cases {
+    for (name, partitions, policy, what) in cases {
         let mut place = Place::new(name);
         place.feed(100);
-        let progress =
-            Topic::create_with(Broker::shared(), &place.progress().name, partitions, settings);
+        let (broker, topic) = (Broker::shared(), place.progress().name);
+        let policy = [("cleanup.policy", policy)];
+        let progress = Topic::create_with(broker, &topic, partitions, &policy);
         let said = place.job().fails_with(2);
         assert!(said.contains(what) && said.contains("progress_topic"), "{said}");
         progress.delete();

@@ -11,6 +11,7 @@
 //! ours and reads only what is committed.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+#![allow(clippy::duplicate_mod, reason = "each example brings its ends along")]
 
 #[path = "../../examples/account_risk.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
