@@ -48,7 +48,7 @@ fn main() -> ExitCode {
 const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
     tracing_subscriber::filter::LevelFilter::WARN;
 
-fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
+pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
     let (kafka, topic) = args.kafka.open(&args.output)?;
     args.kafka.create(&args.output)?;

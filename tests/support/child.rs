@@ -112,6 +112,11 @@ impl Job {
         assert!(status.unwrap().success(), "no signal {name} to process {}", self.id());
     }
 
+    /// Whether it has been stopped by a signal.
+    pub fn is_stopped(&self) -> bool {
+        state_of(self.id()).is_some_and(|(state, _)| state == "T")
+    }
+
     /// What it has written to standard error.
     pub fn errors(&self) -> String {
         fs::read_to_string(&self.errors).unwrap()
@@ -127,11 +132,15 @@ impl Drop for Job {
 
 /// The parent of a process, unless it is dead.
 fn parent_of(process: u32) -> Option<u32> {
+    state_of(process).filter(|(state, _)| state != "Z").map(|(_, parent)| parent)
+}
+
+/// A letter for what it does, and its parent.
+fn state_of(process: u32) -> Option<(String, u32)> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The fields after the name, which may hold anything: state, parent.
+    // The fields after the name, which may hold anything.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    fields.next()?.parse().ok().filter(|_| state != "Z")
+    Some((fields.next()?.to_owned(), fields.next()?.parse().ok()?))
 }
 
 /// Waits for its end and asserts that it is a good one.

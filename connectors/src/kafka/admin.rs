@@ -7,7 +7,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use isochrone_engine::Result;
+use isochrone_engine::{ErrorKind, Result};
 use rdkafka::TopicPartitionList;
 use rdkafka::admin::{
     AdminClient, AdminOptions, NewPartitions, NewTopic, ResourceSpecifier, TopicReplication,
@@ -18,11 +18,14 @@ use rdkafka::topic_partition_list::Offset;
 
 use super::client::Context;
 use super::cluster::{Kafka, check_topic};
+use super::topics::{Topics, View};
 use super::trouble::explain;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(15);
+/// How long is asked why there was none.
+const WHY: Duration = Duration::from_secs(8);
 
-/// Makes, changes and deletes topics; waits for each answer, 20 seconds at most.
+/// Makes, changes and deletes topics; waits for each answer, 25 seconds at most.
 ///
 /// ```no_run
 /// use isochrone_connectors::kafka::{Admin, Kafka};
@@ -31,6 +34,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Ok::<(), isochrone_engine::Error>(())
 /// ```
 pub struct Admin {
+    kafka: Kafka,
     client: AdminClient<Context>,
     context: Context,
 }
@@ -41,7 +45,7 @@ impl Admin {
         let (config, context) = kafka.client(&[])?;
         let made = AdminClient::from_config_and_context(&config, context.clone());
         let client = made.map_err(|error| explain("make a client", &error, &context))?;
-        Ok(Admin { client, context })
+        Ok(Admin { kafka: kafka.clone(), client, context })
     }
 
     /// Creates a topic with these settings of it; with as many replicas as the broker's default.
@@ -109,7 +113,15 @@ impl Admin {
     }
 
     fn told<T>(&self, doing: &str, answer: KafkaResult<T>) -> Result<T> {
-        answer.map_err(|error| explain(doing, &error, &self.context))
+        answer.map_err(|error| {
+            let explained = explain(doing, &error, &self.context);
+            if explained.kind() != ErrorKind::Unavailable {
+                return explained;
+            }
+            // What this client meets it does not tell; one for questions does.
+            let asking = Topics::connect(&self.kafka, View::All).ok();
+            asking.and_then(|topics| topics.trouble(doing, WHY)).unwrap_or(explained)
+        })
     }
 }
 

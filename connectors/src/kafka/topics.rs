@@ -47,6 +47,7 @@ pub(super) struct Topics {
     consumer: BaseConsumer<Context>,
     context: Context,
     clock: SystemClock,
+    patience: Duration,
     /// How long an absent topic is waited for.
     missing: Duration,
 }
@@ -68,7 +69,13 @@ impl Topics {
         config.remove("group.id");
         let made = BaseConsumer::from_config_and_context(&config, context.clone());
         let consumer = made.map_err(|error| explain("make a client", &error, &context))?;
-        Ok(Topics { consumer, context, clock: SystemClock::default(), missing: MISSING })
+        Ok(Topics {
+            consumer,
+            context,
+            clock: SystemClock::default(),
+            missing: MISSING,
+            patience: PATIENCE,
+        })
     }
 
     /// The same, but a topic has to be missing for so long to be believed to be.
@@ -88,14 +95,17 @@ impl Topics {
     /// The topic, if it is there.
     pub(super) fn find(&self, topic: &str) -> Result<Option<Described>> {
         let doing = format!("read topic `{topic}`");
-        match batch::describe(self.consumer.client(), topic, SLICE) {
+        self.ask(&doing, |timeout| match batch::describe(self.consumer.client(), topic, timeout) {
             Ok(found) => Ok(Some(found)),
             Err(error) if is_missing(&error) => Ok(None),
-            Err(error) => {
-                self.listen();
-                Err(explain(&doing, &error, &self.context))
-            }
-        }
+            Err(error) => Err(error),
+        })
+    }
+
+    /// Why something else gets no answer, if that can be found out within so long.
+    pub(super) fn trouble(mut self, doing: &str, within: Duration) -> Option<Error> {
+        self.patience = within;
+        self.ask(doing, |timeout| self.consumer.fetch_metadata(None, timeout).map(drop)).err()
     }
 
     /// The offsets that a partition has now.
@@ -146,7 +156,7 @@ impl Topics {
             };
             let passed = Duration::from_millis(self.clock.monotonic_ms() - started_ms);
             self.listen();
-            let wait = if is_missing(&error) { self.missing } else { PATIENCE };
+            let wait = if is_missing(&error) { self.missing } else { self.patience };
             if passed >= wait || self.is_hopeless(&error) {
                 return Err(explain(doing, &error, &self.context));
             }

@@ -183,6 +183,15 @@ impl Broker {
         text.split(' ').next().and_then(|id| id.parse().ok()).expect("a process id and its start")
     }
 
+    /// One of Kafka's own command-line tools, as an operator of the brokers.
+    pub fn tool(&self, what: &[&str]) {
+        let mut command = script();
+        command.arg("tool").arg(&self.folder).args(what).stdin(Stdio::null());
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{what:?}: {said}");
+    }
+
     fn run(&self, what: &[&str], number: Option<u32>) {
         let mut command = script();
         command.arg(what[0]).arg(&self.folder).args(&what[1..]);

@@ -129,7 +129,8 @@ impl Progress {
         loop {
             match consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    if self.take(&message, (nonce, since), &mut view)? {
+                    let is_last = self.take(&message, (nonce, since), &mut view)?;
+                    if is_last {
                         return Ok(view);
                     }
                 }

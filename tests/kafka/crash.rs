@@ -1,0 +1,112 @@
+//! `kill -9` at each step of the protocol, in a run and again in the run that recovers from it, and
+//! then another number of workers: see the table in `connectors/src/kafka/sink`.
+
+use crate::place::{Place, was_killed};
+
+/// Steps of a run, in their order: writer, manifest, publishing.
+const IN_RUN: &[&str] = &[
+    "kafka-kept",
+    "manifest-due",
+    "manifest-written",
+    "kafka-begun",
+    "kafka-sent",
+    "kafka-flushed",
+    "kafka-marked",
+    // The end of the transaction is under way.
+    "kafka-marked+1ms",
+    "kafka-marked+4ms",
+    "kafka-committed",
+];
+
+/// Steps of a recovery with output to publish; without, the run comes to them later.
+const IN_RECOVERY: &[&str] = &[
+    "kafka-opened",
+    "kafka-fenced-first",
+    "kafka-fenced",
+    "kafka-begun",
+    "kafka-sent",
+    "kafka-flushed",
+    "kafka-marked",
+    "kafka-marked+2ms",
+    "kafka-committed",
+    "kafka-kept",
+];
+
+/// Dies at a step of a run, then at one of the recovery, then goes on to the end.
+fn dies_twice(name: &str, in_run: &str, in_recovery: &str) {
+    let row = format!("{in_run}, then {in_recovery}");
+    let mut place = Place::new(name);
+    place.feed(300);
+    for (point, workers) in [(in_run, 2), (in_recovery, 3)] {
+        let mut job = place.job().workers(workers).crash(point).start();
+        let end = place.feed_until_it_ends(&mut job);
+        assert!(was_killed(end), "{row}: {point} was not met: {end}: {}", job.errors());
+        place.check_so_far(&row);
+    }
+    place.job().workers(1).ends_well();
+    place.check();
+}
+
+/// Rows of the table: each step of a run, with the steps of a recovery in turn.
+fn table(name: &str, turn: &str, first: usize) {
+    for (number, in_run) in IN_RUN.iter().enumerate() {
+        let in_recovery = IN_RECOVERY[(first + number) % IN_RECOVERY.len()];
+        let in_run = match in_run.split_once('+') {
+            Some((point, delay)) => format!("{point}{turn}+{delay}"),
+            None => format!("{in_run}{turn}"),
+        };
+        dies_twice(&format!("{name}-{number}"), &in_run, in_recovery);
+    }
+}
+
+#[test]
+fn killed_at_the_first_time_of_each_step_and_again_in_the_recovery() {
+    table("crash-first", "", 0);
+}
+
+#[test]
+fn killed_at_a_later_time_of_each_step_and_again_in_the_recovery() {
+    table("crash-later", "@4", 4);
+}
+
+/// An epoch's output that does not fit into one transaction: what is published is a prefix.
+#[test]
+fn killed_between_the_transactions_of_one_epoch() {
+    const NOTE: usize = 100_000;
+    let steps = ["kafka-committed", "kafka-sent@2", "kafka-marked@2", "kafka-committed@2"];
+    for (number, step) in steps.iter().enumerate() {
+        let mut place = Place::new(&format!("crash-between-{number}"));
+        let rows = place.rows(250, NOTE);
+        place.input.write(rows);
+        let run = place.job().workers(1).flag("--checkpoint-every", "1h");
+        let mut job = run.until_end().crash(step).start();
+        let end = job.end();
+        assert!(was_killed(end), "{step}: {end}: {}", job.errors());
+        place.check_so_far(step);
+        let before = place.output.read().records.len();
+        let is_between = *step != "kafka-committed@2";
+        assert_eq!(0 < before && before < 250, is_between, "{step}: {before}");
+        let mut job = place.job().workers(3).crash("kafka-flushed").start();
+        let end = place.feed_until_it_ends(&mut job);
+        assert!(was_killed(end), "{step}: {end}: {}", job.errors());
+        place.job().workers(2).ends_well();
+        place.check();
+    }
+}
+
+/// Two processes publish on a lane each. Those that die at a step are started again by their
+/// supervisor, and die there again, until it gives up.
+#[test]
+fn killed_at_each_step_in_processes_that_are_supervised() {
+    for (number, step) in IN_RUN.iter().enumerate().skip(1).step_by(2) {
+        let mut place = Place::new(&format!("crash-supervised-{number}"));
+        place.feed(300);
+        let run = place.job().processes(2).workers(1).flag("--restarts", "2");
+        let mut job = run.crash(step).start();
+        let end = place.feed_until_it_ends(&mut job);
+        assert!(!end.success(), "{step}: {}", job.errors());
+        place.check_so_far(step);
+        place.job().workers(3).ends_well();
+        place.check();
+    }
+}

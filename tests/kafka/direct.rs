@@ -1,0 +1,62 @@
+//! Without transactions: what a sink that may repeat itself still promises.
+
+use std::collections::BTreeMap;
+
+use crate::place::{Place, verdict, was_killed};
+
+/// Dies three times, at other steps than the sink's, which has none.
+fn dies_and_ends(place: &mut Place, promise: &str) {
+    place.feed(300);
+    for (point, workers) in [("manifest-due", 2), ("manifest-written", 3), ("manifest-due@4", 1)] {
+        let run = place.job().workers(workers).flag("--promise", promise);
+        let mut job = run.crash(point).start();
+        let end = place.feed_until_it_ends(&mut job);
+        assert!(was_killed(end), "{point}: {end}: {}", job.errors());
+    }
+    place.job().workers(2).flag("--promise", promise).ends_well();
+}
+
+#[test]
+fn at_least_once_nothing_is_lost() {
+    let mut place = Place::new("at-least");
+    dies_and_ends(&mut place, "at-least");
+    let found = verdict(&place.expected, &place.output.read());
+    assert_eq!([found.lost, found.foreign, found.moved], [0; 3], "{found:#?}");
+    assert!(found.doubled > 0, "the kills have done nothing: {found:#?}");
+}
+
+/// A reader that takes each key once sees each purchase once.
+#[test]
+fn equal_events_carry_the_same_idempotency_key_however_often_they_are_written() {
+    let mut place = Place::new("idempotent");
+    dies_and_ends(&mut place, "idempotent");
+    let content = place.output.read();
+    let found = verdict(&place.expected, &content);
+    assert_eq!([found.lost, found.foreign, found.moved], [0; 3], "{found:#?}");
+    assert!(found.doubled > 0, "the kills have done nothing: {found:#?}");
+    let mut by_key = BTreeMap::<Vec<u8>, Vec<u8>>::new();
+    for record in &content.records {
+        let [(name, Some(key))] = &record.headers[..] else { panic!("{record:?}") };
+        assert_eq!(name, "idempotency-key");
+        let value = record.value.clone().unwrap();
+        let before = by_key.insert(key.clone(), value.clone());
+        assert!(before.is_none_or(|before| before == value), "{record:?}");
+    }
+    assert_eq!(by_key.len(), place.expected.len());
+}
+
+/// What an exactly-once sink has still to publish is not forgotten when the promise is lowered.
+#[test]
+fn a_promise_is_not_lowered_while_output_is_pending() {
+    let mut place = Place::new("lowered");
+    place.feed(300);
+    let mut job = place.job().workers(2).crash("manifest-written@2").start();
+    assert!(was_killed(place.feed_until_it_ends(&mut job)), "{}", job.errors());
+    let said = place.job().flag("--promise", "at-least").fails_with(2);
+    assert!(said.contains("has still to publish") && said.contains("commit_pending"), "{said}");
+    place.job().ends_well();
+    place.check();
+    place.feed(300);
+    place.job().flag("--promise", "at-least").ends_well();
+    place.check();
+}

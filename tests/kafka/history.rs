@@ -1,0 +1,211 @@
+//! A store and a broker that do not tell the same story: taken up where it is certain what to do,
+//! refused where output would be doubled or lost.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use isochrone::ErrorKind;
+
+use crate::place::{Place, verdict, was_killed};
+use crate::support::kafka::{Broker, Topic};
+
+/// A job that has died at a step, in the midst of its input.
+fn died_at(name: &str, step: &str) -> Place {
+    let mut place = Place::new(name);
+    dies_at(&mut place, step);
+    place
+}
+
+fn dies_at(place: &mut Place, step: &str) {
+    place.feed(300);
+    let mut job = place.job().workers(2).crash(step).start();
+    let end = place.feed_until_it_ends(&mut job);
+    assert!(was_killed(end), "{step}: {end}: {}", job.errors());
+}
+
+fn copy(from: &Path, to: &Path) {
+    assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
+}
+
+/// The store as it was.
+fn bring_back(place: &Place, copied: &Path) {
+    fs::remove_dir_all(place.store()).unwrap();
+    copy(copied, &place.store());
+}
+
+#[test]
+fn a_checkpoint_is_restored_as_often_as_need_be() {
+    let place = died_at("restored-twice", "manifest-written@3");
+    let copied = place.folder.path().join("copied");
+    copy(&place.store(), &copied);
+    // The first time, its output is published; then as if that run had never been.
+    for time in 0..2 {
+        let mut job = place.job().workers(1 + time).crash("kafka-kept").start();
+        assert!(was_killed(job.end()), "{}", job.errors());
+        place.check_so_far("restored");
+        bring_back(&place, &copied);
+    }
+    place.job().workers(3).ends_well();
+    place.check();
+}
+
+#[test]
+fn a_checkpoint_older_than_the_output_is_refused_unless_duplicates_are_accepted() {
+    let mut place = died_at("rolled-back", "kafka-committed@3");
+    let copied = place.folder.path().join("copied");
+    copy(&place.store(), &copied);
+    place.job().workers(2).ends_well();
+    let newest = place.folder.path().join("newest");
+    copy(&place.store(), &newest);
+    place.feed(300);
+    place.job().workers(2).ends_well();
+    place.check();
+
+    bring_back(&place, &copied);
+    let said = place.job().fails_with(2);
+    for what in ["would go on from checkpoint", "has published up to epoch", "accept_duplicates"] {
+        assert!(said.contains(what), "{said}");
+    }
+    place.check();
+
+    place.job().workers(2).with("--accept-duplicates").ends_well();
+    let found = verdict(&place.expected, &place.output.read());
+    let clean = [found.lost, found.out_of_order, found.foreign, found.moved];
+    assert!(clean == [0; 4] && found.doubled > 0, "{found:#?}");
+    // That was for once: what comes now comes once.
+    let before = found.doubled;
+    place.feed(300);
+    place.job().workers(1).ends_well();
+    let found = verdict(&place.expected, &place.output.read());
+    let clean = [found.lost, found.out_of_order, found.foreign, found.moved];
+    assert!(clean == [0; 4] && found.doubled == before, "{found:#?}");
+}
+
+#[test]
+fn a_job_without_its_store_is_a_stranger_to_its_output() {
+    let place = died_at("store-deleted", "kafka-committed@2");
+    let copied = place.folder.path().join("copied");
+    copy(&place.store(), &copied);
+    fs::remove_dir_all(place.store()).unwrap();
+    let said = place.job().fails_with(2);
+    assert!(said.contains("belongs to another job of the same name"), "{said}");
+    assert!(said.contains("with another store"), "{said}");
+    bring_back(&place, &copied);
+    place.job().workers(3).ends_well();
+    place.check();
+}
+
+#[test]
+fn a_progress_topic_that_is_gone_while_output_is_pending_is_missed() {
+    let place = died_at("progress-deleted", "manifest-written@2");
+    place.progress().delete();
+    let said = place.job().fails_with(2);
+    for what in
+        ["progress topic `progress-deleted.progress`", "may have been deleted", "abort_pending"]
+    {
+        assert!(said.contains(what), "{said}");
+    }
+}
+
+/// Without pending output there is nothing that could be doubled.
+#[test]
+fn a_progress_topic_that_is_gone_after_a_good_end_is_made_again() {
+    let mut place = Place::new("progress-made-again");
+    place.feed(600);
+    place.job().workers(2).ends_well();
+    place.progress().delete();
+    place.feed(600);
+    place.job().workers(2).ends_well();
+    place.check();
+}
+
+#[test]
+fn a_progress_topic_that_would_forget_is_refused() {
+    let cases = [
+        ("forgets", 1, "delete", "its `cleanup.policy` is `delete` instead of `compact`"),
+        ("two-parts", 2, "compact", "it has 2 partitions instead of 1"),
+    ];
+    for (name, partitions, policy, what) in cases {
+        let mut place = Place::new(name);
+        place.feed(100);
+        let (broker, topic) = (Broker::shared(), place.progress().name);
+        let policy = [("cleanup.policy", policy)];
+        let progress = Topic::create_with(broker, &topic, partitions, &policy);
+        let said = place.job().fails_with(2);
+        assert!(said.contains(what) && said.contains("progress_topic"), "{said}");
+        progress.delete();
+        place.job().ends_well();
+        place.check();
+    }
+}
+
+#[test]
+fn of_two_jobs_of_one_name_with_two_stores_the_second_is_refused() {
+    let mut place = Place::new("two-stores");
+    let other = place.folder.path().join("other-store");
+    let other = other.to_str().unwrap();
+    place.feed(300);
+    let first = place.job().workers(2).start();
+    place.await_all(&first);
+    let said = place.job().flag("--store", other).fails_with(2);
+    assert!(said.contains("belongs to another job of the same name"), "{said}");
+    // The first one has not even noticed.
+    place.feed(300);
+    place.await_all(&first);
+    drop(first);
+    place.job().ends_well();
+    place.check();
+}
+
+#[test]
+fn of_two_jobs_of_one_name_that_start_at_once_with_two_stores_one_at_most_goes_on() {
+    for time in 0..3 {
+        let mut place = Place::new(&format!("two-at-once-{time}"));
+        place.feed(300);
+        let other = place.folder.path().join("other-store");
+        let mut jobs = [
+            place.job().until_end().start(),
+            place.job().until_end().flag("--store", other.to_str().unwrap()).start(),
+        ];
+        let ends = jobs.each_mut().map(|job| job.end().code());
+        let said = jobs.each_ref().map(|job| job.errors());
+        let refused = Some(i32::from(ErrorKind::Invalid.exit_code()));
+        let well = ends.iter().filter(|end| **end == Some(0)).count();
+        assert!(well <= 1, "both went on: {said:?}");
+        assert_eq!(
+            ends.iter().filter(|end| **end == refused).count(),
+            2 - well,
+            "{ends:?}: {said:?}"
+        );
+        place.check_so_far("started twice");
+        if well == 1 {
+            place.check();
+        }
+    }
+}
+
+#[test]
+fn a_sink_that_was_renamed_publishes_what_it_owed_under_its_old_name() {
+    for (number, step) in ["manifest-written@2", "kafka-committed@2"].iter().enumerate() {
+        let mut place = died_at(&format!("renamed-{number}"), step);
+        let renamed = |place: &Place, crash: Option<&str>| {
+            let run = place.job().workers(3).flag("--sink", "verdicts");
+            let run = run.flag("--renamed-from", "assessments");
+            match crash {
+                None => run.ends_well(),
+                Some(point) => {
+                    let mut job = run.crash(point).start();
+                    assert!(was_killed(job.end()), "{}", job.errors());
+                }
+            }
+        };
+        let said = place.job().flag("--sink", "verdicts").fails_with(3);
+        assert!(said.contains("assessments"), "{said}");
+        renamed(&place, Some("kafka-kept"));
+        place.check_so_far(step);
+        place.feed(300);
+        renamed(&place, None);
+        place.check();
+    }
+}

@@ -1,0 +1,82 @@
+//! What can be wrong around a job: each mistake is told within 30 seconds, by what was found and
+//! what to do, and when it is mended nothing has been lost or doubled.
+
+use crate::place::{Place, was_killed};
+use crate::support::kafka::{Broker, Topic};
+
+fn says(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "`{word}` is missing in: {said}");
+    }
+}
+
+#[test]
+fn an_output_topic_that_is_missing_is_named() {
+    let mut place = Place::new("output-missing");
+    place.feed(300);
+    place.output.delete();
+    let said = place.job().fails_with(2);
+    says(&said, &["output-missing-out", "there is no such topic", "create it"]);
+    place.output = Topic::create(Broker::shared(), &place.output.name, 4);
+    place.job().ends_well();
+    place.check();
+}
+
+#[test]
+fn a_wrong_port_is_told_from_a_missing_topic() {
+    let mut place = Place::new("wrong-port");
+    place.feed(300);
+    // No broker listens at port 1.
+    let said = place.job().flag("--output", "kafka://127.0.0.1:1/wrong-port-out").fails_with(4);
+    says(&said, &["127.0.0.1:1", "no broker answers", "check that it runs"]);
+    let said = place.job().flag("--input", "kafka://127.0.0.1:1/wrong-port-in").fails_with(4);
+    says(&said, &["127.0.0.1:1", "no broker answers", "Connection refused"]);
+    place.job().ends_well();
+    place.check();
+}
+
+#[test]
+fn a_broker_that_is_dead_is_told_at_the_start_and_waited_for_in_a_run() {
+    let broker = Broker::start();
+    let mut place = Place::on(&broker, "dead");
+    place.feed(300);
+    let mut job = place.job().workers(2).crash("manifest-written@2").start();
+    assert!(was_killed(place.feed_until_it_ends(&mut job)), "{}", job.errors());
+    broker.kill9();
+    let said = place.job().fails_with(4);
+    says(&said, &[&place.address, "no broker answers", "check that it runs"]);
+    broker.restart();
+    place.job().ends_well();
+    place.check();
+}
+
+#[test]
+fn a_record_that_is_too_large_for_the_topic_is_named_and_published_when_it_fits() {
+    let mut place = Place::new("too-large");
+    place.output.set(&[("max.message.bytes", "2000")]);
+    place.feed(300);
+    let large = place.rows(1, 5_000);
+    place.input.write(large);
+    let said = place.job().workers(2).fails_with(2);
+    says(&said, &["too-large-out", "max.message.bytes"]);
+    place.check_so_far("too large");
+    place.output.set(&[("max.message.bytes", "100000")]);
+    place.job().workers(1).ends_well();
+    place.check();
+}
+
+/// The topic takes less than it did when the record was written down to be published.
+#[test]
+fn a_record_that_has_become_too_large_is_named_and_published_when_it_fits() {
+    let mut place = Place::new("shrunk");
+    let rows = place.rows(300, 5_000);
+    place.input.write(rows);
+    let mut job = place.job().workers(2).crash("manifest-written").start();
+    assert!(was_killed(job.end()), "{}", job.errors());
+    place.output.set(&[("max.message.bytes", "2000")]);
+    let said = place.job().workers(2).fails_with(2);
+    says(&said, &["shrunk-out", "max.message.bytes"]);
+    place.output.set(&[("max.message.bytes", "1000000")]);
+    place.job().workers(1).ends_well();
+    place.check();
+}

@@ -1,0 +1,148 @@
+//! A secured broker: `account_risk` by flags, and a password that is nowhere to be seen, whatever
+//! goes right or wrong and however much is logged.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use crate::job::CHILD;
+use crate::support::child::Job;
+use crate::support::example::snapshot;
+use crate::support::kafka::{Broker, Topic, row};
+use crate::support::wait;
+
+const PASSWORD: &str = "pl4nted-s3cret-of-the-broker";
+const WRONG: &str = "pl4nted-s3cret-that-is-wrong";
+/// What both have in common.
+const PLANTED: &str = "pl4nted-s3cret";
+const PURCHASES: u64 = 600;
+
+struct Bench {
+    broker: Broker,
+    folder: TempDir,
+    output: Topic,
+}
+
+impl Bench {
+    fn start() -> Bench {
+        let broker = Broker::options().secure(PASSWORD).start();
+        let input = Topic::create(&broker, "secret-in", 3);
+        input.write((0..PURCHASES).map(|number| {
+            let account = format!("a{:02}", number % 20);
+            let text = format!(
+                r#"{{"event_id":"e{number}","account":"{account}","at":"1997-01-01","units":1,"cents":5}}"#
+            );
+            row(&account, text)
+        }));
+        // Nobody may write there until somebody grants it.
+        let output = Topic::create(&broker, "no-write-out", 3);
+        Bench { broker, folder: TempDir::new().unwrap(), output }
+    }
+
+    /// Runs `account_risk` with all that can be logged; answers its exit code and all it says.
+    fn run(&self, secret: &[&str], password: &str) -> (Option<i32>, String) {
+        let url = |topic: &str| format!("kafka://{}/{topic}", self.broker.address());
+        let (input, output) = (url("secret-in"), url(&self.output.name));
+        let flags = ["--input", &input, "--output", &output, "--until-end"];
+        self.run_with(&[&flags, secret].concat(), password)
+    }
+
+    /// The same for `load_topic`, which asks for a topic to be made before anything else.
+    fn load(&self, secret: &[&str], password: &str) -> (Option<i32>, String) {
+        let input = self.folder.path().join("purchases.csv");
+        fs::write(&input, "event_id,account,at,units,cents\n").unwrap();
+        let output = format!("kafka://{}/loaded", self.broker.address());
+        let flags =
+            ["--input", input.to_str().unwrap(), "--output", &output, "--create-topic", "1"];
+        self.run_with(&[&flags, secret].concat(), password)
+    }
+
+    fn run_with(&self, flags: &[&str], password: &str) -> (Option<i32>, String) {
+        let path = |path: &Path| path.to_str().unwrap().to_owned();
+        let store = path(&self.folder.path().join("store"));
+        let ca = format!("ssl.ca.location={}", path(&self.broker.folder().join("ca.pem")));
+        let settings = [
+            "security.protocol=SASL_SSL",
+            &ca,
+            "sasl.mechanism=SCRAM-SHA-512",
+            "sasl.username=isochrone",
+            "debug=all",
+        ];
+        let settings = settings.iter().flat_map(|setting| ["--kafka-set", setting]);
+        let flags = flags.iter().copied().chain(["--store", &store]).chain(settings);
+        self.said(flags.map(str::to_owned).collect(), password)
+    }
+
+    fn said(&self, flags: Vec<String>, password: &str) -> (Option<i32>, String) {
+        let around = ["env", &format!("KAFKA_PASSWORD={password}"), "RUST_LOG=trace"];
+        let around = around.into_iter().chain(["sh", "-c", "exec \"$0\" \"$@\" >&2"]);
+        let around: Vec<String> = around.map(str::to_owned).collect();
+        let errors = self.folder.path().join("errors");
+        let since = wait::Since::now();
+        let mut job = Job::start_within(&around, CHILD, &flags, &errors);
+        let code = job.end().code();
+        assert!(since.passed() < Duration::from_secs(30), "{:?}", since.passed());
+        let said = job.errors();
+        assert!(!said.contains(PLANTED), "{}", around_of(&said));
+        (code, said)
+    }
+
+    fn assert_hidden(&self) {
+        for (path, bytes) in snapshot(&self.folder.path().join("store")) {
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(!text.contains(PLANTED), "{}: {}", path.display(), around_of(&text));
+        }
+    }
+}
+
+/// The places where the secret stands.
+fn around_of(text: &str) -> String {
+    text.lines().filter(|line| line.contains(PLANTED)).take(5).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_password_opens_the_broker_and_is_seen_nowhere() {
+    let bench = Bench::start();
+    let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
+    for (code, said) in [bench.run(&from_env, WRONG), bench.load(&from_env, WRONG)] {
+        assert_eq!(code, Some(2), "{}", tail(&said));
+        assert!(said.contains("does not accept who we say we are"), "{}", tail(&said));
+        assert!(said.contains("check `sasl.username`, `sasl.password`"), "{}", tail(&said));
+    }
+
+    let (code, said) = bench.run(&from_env, PASSWORD);
+    assert_eq!(code, Some(2), "{}", tail(&said));
+    assert!(said.contains("no right to do that") && said.contains("kafka-acls"), "{}", tail(&said));
+    assert!(said.contains("no-write-out"), "{}", tail(&said));
+    let deny = ["--deny-principal", "User:isochrone", "--resource-pattern-type", "prefixed"];
+    let remove = ["acls", "--remove", "--force", "--operation", "Write", "--topic", "no-write-"];
+    bench.broker.tool(&[&remove[..], &deny[..]].concat());
+
+    // In the wrong place, where everybody on the machine can see it: that at least goes no further.
+    let misplaced = format!("sasl.password={WRONG}");
+    let (code, _) = bench.run(&["--kafka-set", &misplaced], WRONG);
+    assert_eq!(code, Some(2));
+    let (code, _) = bench.run(&["--kafka-secret", &misplaced], WRONG);
+    assert_eq!(code, Some(2));
+    let (_, said) = bench.said(vec!["--help".to_owned()], PASSWORD);
+    assert!(said.contains("--kafka-secret"), "{said}");
+    assert_eq!(bench.output.read().records.len(), 0);
+
+    let path = bench.folder.path().join("password");
+    fs::write(&path, format!("{PASSWORD}\n")).unwrap();
+    let from_file = format!("sasl.password=file:{}", Path::new(&path).display());
+    let secret = ["--kafka-secret", &from_file, "--processes", "2"];
+    let (code, said) = bench.run(&secret, "not needed");
+    assert_eq!(code, Some(0), "{}", tail(&said));
+    assert!(said.contains("TRACE isochrone_connectors::kafka"), "{}", tail(&said));
+    let content = bench.output.read();
+    assert_eq!((content.records.len() as u64, content.hanging), (PURCHASES, vec![]));
+    bench.assert_hidden();
+}
+
+fn tail(said: &str) -> &str {
+    let start = said.len().saturating_sub(2_000);
+    &said[said.ceil_char_boundary(start)..]
+}
