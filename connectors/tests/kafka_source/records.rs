@@ -125,6 +125,7 @@ fn a_function_sees_all_of_a_record_and_may_pass_it_over() {
         ("source.partition", "0"),
         ("source.offset", "3"),
         ("source.key", "c"),
+        ("kind", "old"),
         ("kind", "?"),
     ];
     let Malformed { place, reason, raw, origin: found } = &malformed[0];

@@ -112,8 +112,9 @@ fn a_run_goes_on_where_the_last_one_published() {
 #[test]
 fn a_job_keeps_its_origin_from_its_very_first_claim() {
     let store = Arc::new(MapStore::default());
-    let (first, _) = claim(&store).unwrap();
-    let (mut second, from) = claim(&store).unwrap();
+    let start_fresh = || Lineage::claim(store.clone(), &job(), 1_000, |_| Ok(fresh()));
+    let (first, _) = start_fresh().unwrap();
+    let (mut second, from) = start_fresh().unwrap();
     assert_eq!(from, None);
     assert_eq!(second.origin(), first.origin());
     publish(&store, &mut second, 1).unwrap();
