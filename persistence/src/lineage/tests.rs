@@ -112,10 +112,10 @@ fn a_run_goes_on_where_the_last_one_published() {
 #[test]
 fn a_job_keeps_its_origin_from_its_very_first_claim() {
     let store = Arc::new(MapStore::default());
-    let start_fresh = || Lineage::claim(store.clone(), &job(), 1_000, |_| Ok(fresh()));
-    let (first, _) = start_fresh().unwrap();
-    let (mut second, from) = start_fresh().unwrap();
-    assert_eq!(from, None);
+    let afresh = || Lineage::claim(store.clone(), &job(), 1_000, |_| Ok(fresh())).unwrap();
+    let (first, nothing) = afresh();
+    let (mut second, still_nothing) = afresh();
+    assert_eq!((nothing, still_nothing), (None, None));
     assert_eq!(second.origin(), first.origin());
     publish(&store, &mut second, 1).unwrap();
     let (third, _) = claim(&store).unwrap();
