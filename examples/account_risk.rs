@@ -55,12 +55,20 @@ impl State for Spent {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LOG_LEVEL).init();
+    ends::log();
     isochrone::main(|| run(std::env::args_os()))
 }
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
+    let is_read = |end: &End| matches!(end, End::Topic(_)) && *end == args.input;
+    let letters = match &args.on_malformed {
+        NotAPurchase::DeadLetters(end) => Some(end),
+        NotAPurchase::Fail | NotAPurchase::Skip => None,
+    };
+    if is_read(&args.output) || letters.is_some_and(is_read) {
+        return Err(Error::invalid("the job reads what it writes: name another topic"));
+    }
     match &args.output {
         #[cfg(feature = "kafka")]
         End::Topic(url) => args.kafka.create(url)?,
@@ -140,8 +148,7 @@ impl NotAPurchase {
             ("fail", _) => Ok(NotAPurchase::Fail),
             ("skip", _) => Ok(NotAPurchase::Skip),
             (_, Some(("dead-letters", folder))) if !folder.is_empty() => {
-                let Ok(end) = folder.parse();
-                Ok(NotAPurchase::DeadLetters(end))
+                folder.parse().map(NotAPurchase::DeadLetters)
             }
             _ => Err("give fail, skip or dead-letters=DIR|URL".to_owned()),
         }
@@ -158,8 +165,6 @@ struct Levels {
     high: i64,
 }
 
-const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
-    tracing_subscriber::filter::LevelFilter::WARN;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Args {
@@ -199,8 +204,7 @@ impl Args {
             }
             #[cfg(feature = "kafka")]
             End::Topic(url) => {
-                let (kafka, topic) = self.kafka.open(url)?;
-                bad.sink("dead-letters", kafka.sink(&topic).dead_letters());
+                bad.sink("dead-letters", self.kafka.output(url)?.dead_letters());
             }
             #[cfg(not(feature = "kafka"))]
             End::Topic(url) => return ends::without_kafka(url),
@@ -213,8 +217,7 @@ impl Args {
             End::Path(folder) => assessments.sink("assessments", PartFiles::at(folder).json()),
             #[cfg(feature = "kafka")]
             End::Topic(url) => {
-                let (kafka, topic) = self.kafka.open(url)?;
-                let sink = kafka.sink(&topic).json().key(|a: &Assessment| &a.account);
+                let sink = self.kafka.output(url)?.json().key(|a: &Assessment| &a.account);
                 assessments.sink("assessments", sink);
             }
             #[cfg(not(feature = "kafka"))]

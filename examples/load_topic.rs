@@ -41,21 +41,18 @@ struct Args {
 }
 
 fn main() -> ExitCode {
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_max_level(LOG_LEVEL).init();
+    ends::log();
     isochrone::main(|| run(std::env::args_os()))
 }
 
-const LOG_LEVEL: tracing_subscriber::filter::LevelFilter =
-    tracing_subscriber::filter::LevelFilter::WARN;
-
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
-    let (kafka, topic) = args.kafka.open(&args.output)?;
     args.kafka.create(&args.output)?;
     let job = Job::new("load-topic").checkpoint(Checkpoint::dir("state-load"));
     job.run(args.run.clone(), move |flow| {
         let purchases = Files::at(&args.input).by_extension::<Purchase>();
-        let sink = kafka.sink(&topic).json().key(|purchase: &Purchase| &purchase.account);
+        let output = args.kafka.output(&args.output)?;
+        let sink = output.json().key(|purchase: &Purchase| &purchase.account);
         flow.source("purchases", purchases).sink("topic", sink);
         Ok(())
     })

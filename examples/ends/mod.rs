@@ -1,13 +1,20 @@
 //! Where an example reads and writes, as its flags say: a path, or a topic `kafka://host:port/topic`.
 
-use std::convert::Infallible;
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use isochrone::prelude::*;
 
 #[cfg(feature = "kafka")]
-use isochrone::connectors::kafka::{Admin, Kafka, Secret};
+use isochrone::connectors::kafka::{Admin, Kafka, KafkaOutput, Secret};
+
+/// Warnings of the library go to standard error, in colour where somebody looks at them.
+pub(crate) fn log() {
+    let is_seen = std::io::stderr().is_terminal();
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(is_seen);
+    log.with_max_level(tracing_subscriber::filter::LevelFilter::WARN).init();
+}
 
 /// One end of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +27,17 @@ pub(crate) enum End {
 }
 
 impl FromStr for End {
-    type Err = Infallible;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<End, Infallible> {
-        Ok(match text.starts_with("kafka://") {
-            true => End::Topic(text.to_owned()),
-            false => End::Path(PathBuf::from(text)),
-        })
+    fn from_str(text: &str) -> Result<End, String> {
+        let lower = text.to_ascii_lowercase();
+        if text.starts_with("kafka://") {
+            Ok(End::Topic(text.to_owned()))
+        } else if lower.starts_with("kafka:") || lower.contains("://") {
+            Err(format!("`{text}` is neither a path nor kafka://host:port/topic"))
+        } else {
+            Ok(End::Path(PathBuf::from(text)))
+        }
     }
 }
 
@@ -42,6 +53,9 @@ pub(crate) struct KafkaFlags {
     /// Make the topic that is written, with so many partitions, if there is none
     #[arg(long, value_name = "PARTITIONS")]
     create_topic: Option<i32>,
+    /// The topic that says how far output has been published; without this, JOB.progress
+    #[arg(long, value_name = "TOPIC")]
+    progress_topic: Option<String>,
     /// Read a topic up to the end that it has now, and be done
     #[arg(long)]
     pub(crate) until_end: bool,
@@ -75,6 +89,16 @@ impl KafkaFlags {
             kafka = kafka.secret(key, secret);
         }
         Ok((kafka, topic))
+    }
+
+    /// The topic of a URL as a place to write to.
+    pub(crate) fn output(&self, url: &str) -> Result<KafkaOutput> {
+        let (kafka, topic) = self.open(url)?;
+        let output = kafka.sink(&topic);
+        Ok(match &self.progress_topic {
+            Some(progress) => output.progress_topic(progress),
+            None => output,
+        })
     }
 
     /// Makes the topic of a URL, if that is asked for.

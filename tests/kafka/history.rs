@@ -82,6 +82,24 @@ fn a_checkpoint_older_than_the_output_is_refused_unless_duplicates_are_accepted(
     assert!(clean == [0; 4] && found.doubled == before, "{found:#?}");
 }
 
+/// What is published after a checkpoint belongs to the next one.
+#[test]
+fn the_checkpoint_just_before_the_newest_is_older_than_the_output_too() {
+    let mut place = died_at("one-back", "manifest-written@3");
+    let copied = place.folder.path().join("copied");
+    copy(&place.store(), &copied);
+    // The first commit is of what was pending there, the second of one checkpoint more.
+    dies_at(&mut place, "kafka-committed@2");
+    let newest = place.folder.path().join("newest");
+    copy(&place.store(), &newest);
+    bring_back(&place, &copied);
+    let said = place.job().fails_with(2);
+    assert!(said.contains("has published up to epoch"), "{said}");
+    bring_back(&place, &newest);
+    place.job().workers(2).ends_well();
+    place.check();
+}
+
 #[test]
 fn a_job_without_its_store_is_a_stranger_to_its_output() {
     let place = died_at("store-deleted", "kafka-committed@2");

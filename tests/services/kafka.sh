@@ -400,7 +400,7 @@ A Kafka broker runs at $(address "$dir"), process $(running "$dir/1"); its data 
 
   a topic:   $me tool $dir topics --create --topic purchases --partitions 4
   write:     $me tool $dir produce --topic purchases < FILE_OF_LINES
-  read:      $me tool $dir consume --topic purchases --from-beginning
+  read:      $me tool $dir consume --topic purchases --from-beginning --isolation-level read_committed
   stop it:   $me stop $dir
   forget it: rm -r $dir
 TEXT

@@ -90,6 +90,10 @@ impl Context {
 impl ClientContext for Context {
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         let message = self.redacted(message);
+        // A coordinator that is about to be there is waited for.
+        if facility == "GETPID" {
+            return tracing::debug!(facility, "librdkafka: {message}");
+        }
         match level {
             RDKafkaLogLevel::Emerg
             | RDKafkaLogLevel::Alert

@@ -155,12 +155,14 @@ fn a_tombstone_is_malformed_to_a_format_or_is_skipped() {
 fn what_does_not_decode_is_malformed_with_its_place_and_its_bytes() {
     let topic = Topic::new("poison", 1);
     let long = format!("{{\"{}", "x".repeat(5000));
-    topic.send_records(0, [value("1"), value("one"), value("2"), value(&long), value("3")]);
+    let sent = ["1", "one", "2", &long, "3", "", "  "];
+    topic.send_records(0, sent.map(value));
     let (items, malformed) = read(topic.source().until_end(true).json::<u32>());
     assert_eq!(items, [1, 2, 3]);
     let places: Vec<&str> = malformed.iter().map(|piece| piece.place.as_str()).collect();
     let place = |offset| format!("topic {}, partition 0, offset {offset}", topic.name);
-    assert_eq!(places, [place(1), place(3)]);
+    assert_eq!(places, [place(1), place(3), place(5), place(6)]);
+    assert_eq!(malformed[2].reason, "a value without anything in it");
     assert_eq!(malformed[0].raw, b"one");
     assert_eq!(malformed[0].reason, "expected value at column 1");
     assert_eq!(malformed[1].raw, long.as_bytes(), "whole, so that it can be written again");

@@ -143,16 +143,19 @@ impl KafkaCommitter {
         from: Option<u64>,
         deadline: &Deadline,
     ) -> Result<()> {
-        let from = from.unwrap_or(0);
+        // The last place that a checkpoint covers: the end of the epoch before it.
+        let covered = from
+            .and_then(|from| from.checked_sub(1))
+            .map_or(Mark::default(), |epoch| Mark { epoch, worker: u32::MAX, chunks: u32::MAX });
         for lane in lanes {
             let Some(marker) = view.markers.get(&lane.lane) else { continue };
-            if marker.mark.epoch > from {
+            if marker.mark > covered {
+                let (lane_number, published) = (lane.lane, marker.mark);
                 tracing::warn!(
-                    lane = lane.lane,
-                    "output after checkpoint {from}, up to {}, may be there twice",
-                    marker.mark
+                    lane_number,
+                    "output after {covered}, up to {published}, comes again"
                 );
-                let mark = Mark { epoch: from, worker: u32::MAX, chunks: u32::MAX };
+                let mark = covered;
                 lane.tell(&Entry::Published(Marker { mark, ..marker.clone() }), deadline)?;
             }
         }

@@ -59,7 +59,8 @@ pub(super) struct Facts<'a> {
     pub(super) topic: &'a str,
     /// The job; see `RunContext`.
     pub(super) origin: &'a str,
-    /// The checkpoint that the run goes on from, if it knows the sink.
+    /// The checkpoint that the run goes on from, if it knows the sink: output of epochs before it,
+    /// and of no other, is part of it.
     pub(super) from: Option<u64>,
     /// What it owes.
     pub(super) pending: &'a [KafkaEffect],
@@ -84,7 +85,7 @@ pub(super) fn check(facts: &Facts<'_>, view: &View) -> Result<()> {
         )));
     }
     for (lane, marker) in &view.markers {
-        let after = from.is_none_or(|from| marker.mark.epoch > from);
+        let after = from.is_none_or(|from| marker.mark.epoch >= from);
         if after && !facts.accept_duplicates {
             let from = from.map_or("the beginning".to_owned(), |from| format!("checkpoint {from}"));
             return Err(Error::invalid(format!(
@@ -117,8 +118,9 @@ pub(super) fn check(facts: &Facts<'_>, view: &View) -> Result<()> {
 pub(super) fn foreign_owner(sink: &str, topic: &str) -> Error {
     Error::invalid(format!(
         "progress topic `{topic}` belongs to another job of the same name, or to this one with \
-         another store: {sink} would publish its output a second time; give this job another name, \
-         or, if the other is gone for good, delete `{topic}`"
+         another store: nobody could tell what {sink} has published from what it has not; give this \
+         job another name, name another progress topic, or, if the other is gone for good, delete \
+         `{topic}`"
     ))
 }
 
@@ -160,15 +162,12 @@ mod tests {
     #[test]
     fn an_ordinary_history_is_taken_up() {
         let mine = || vec![claim("mine", 2)];
+        let pending = [effect(6, 0, 1)];
         assert_eq!(refusal(None, &[], &View::default()), None, "a first start");
         assert_eq!(refusal(None, &[], &view(mine(), [])), None, "killed before any checkpoint");
-        assert_eq!(
-            refusal(Some(7), &[effect(7, 0, 1)], &view(mine(), [])),
-            None,
-            "nothing published"
-        );
-        let all = view(mine(), [(0, marker(7, 1))]);
-        assert_eq!(refusal(Some(7), &[effect(7, 0, 1)], &all), None, "all published");
+        assert_eq!(refusal(Some(7), &pending, &view(mine(), [])), None, "nothing published");
+        let all = view(mine(), [(0, marker(6, 1))]);
+        assert_eq!(refusal(Some(7), &pending, &all), None, "all published");
         assert_eq!(
             refusal(Some(9), &[], &View::default()),
             None,
@@ -176,17 +175,19 @@ mod tests {
         );
     }
 
+    /// Output of the epoch that begins with a checkpoint is not part of it: the checkpoint before the
+    /// newest one is an older one too.
     #[test]
     fn a_history_that_does_not_fit_is_refused() {
-        let pending = [effect(7, 0, 1)];
+        let pending = [effect(6, 0, 1)];
         let other = view(vec![claim("mine", 1), claim("other", 1)], []);
         let lost = View::default();
-        let ahead = view(vec![claim("mine", 1)], [(0, marker(8, 1))]);
-        let forked = view(vec![claim("mine", 1)], [(0, marker(7, 2))]);
+        let ahead = view(vec![claim("mine", 1)], [(0, marker(7, 1))]);
+        let forked = view(vec![claim("mine", 1)], [(0, marker(6, 2))]);
         let cases: [(_, &[KafkaEffect], _, _); 5] = [
             (Some(7), &[], &other, "belongs to another job"),
             (Some(7), &pending, &lost, "may have been deleted"),
-            (Some(7), &pending, &ahead, "lane 0 has published up to epoch 8"),
+            (Some(7), &pending, &ahead, "lane 0 has published up to epoch 7"),
             (None, &[], &ahead, "would go on from the beginning"),
             (Some(7), &pending, &forked, "as run 2 wrote it"),
         ];

@@ -292,7 +292,14 @@ impl Publisher {
 }
 
 fn trouble(producer: &Producer, doing: &str, error: &KafkaError) -> Trouble {
-    let explained = producer.explain(doing, error);
+    let mut explained = producer.explain(doing, error);
+    if code_of(error) == Some(RDKafkaErrorCode::UnknownPartition) {
+        explained = Error::unavailable(format!(
+            "cannot {doing}: the topic has fewer partitions than when this output was written; add \
+             the missing ones"
+        ))
+        .with_source(explained);
+    }
     if code_of(error).is_some_and(is_final) {
         Trouble::Final(explained)
     } else {

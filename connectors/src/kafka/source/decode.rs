@@ -66,7 +66,11 @@ impl<D: Decoder> DecodeRecord for ValuesDecoder<D> {
     #[inline]
     fn decode(&mut self, record: &KafkaRecordRef<'_>) -> Result<Option<D::Item>, String> {
         match (record.value(), self.tombstones) {
-            (Some(value), _) => self.decoder.decode(value),
+            // What is no record in a file, such as an empty line, was meant to be one here.
+            (Some(value), _) => match self.decoder.decode(value)? {
+                None => Err("a value without anything in it".to_owned()),
+                item => Ok(item),
+            },
             (None, Tombstones::Skip) => Ok(None),
             (None, Tombstones::Malformed) => Err(
                 "a tombstone: it has no value; skip tombstones, or take keys and values into account"
