@@ -38,6 +38,8 @@ const SLICE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Records handed over in one call.
 const BATCH: usize = 4096;
+/// What the client says and is taken in at a time.
+const LISTEN_MAX: usize = 16;
 const TURN: Duration = Duration::from_micros(500);
 
 /// An open producer.
@@ -108,7 +110,19 @@ impl Producer {
     /// Takes in what the client has to say. To be called from time to time, since it is kept until
     /// then.
     pub(super) fn listen(&self) {
-        self.outbox.producer().poll(Duration::ZERO);
+        // A call takes one thing that the client says.
+        for _ in 0..LISTEN_MAX {
+            self.outbox.producer().poll(Duration::ZERO);
+        }
+    }
+
+    /// Takes in everything that the client has said by now. Nothing may be in flight: then only what
+    /// it has to say is counted as such.
+    fn listen_to_all(&self) {
+        let producer = self.outbox.producer();
+        while producer.in_flight_count() > 0 {
+            producer.poll(Duration::ZERO);
+        }
     }
 
     pub(super) fn reuse(&self) -> Reuse {
@@ -217,8 +231,8 @@ impl Producer {
                 Err(error) => return Err(error),
             }
         }
-        // Statistics that are there already were taken before now.
-        self.listen();
+        // IMPORTANT: statistics that wait to be taken in are of before now, and prove nothing.
+        self.listen_to_all();
         self.ended += 1;
         self.statistics = self.outbox.producer().context().counted().statistics;
         self.outbox.let_go();
