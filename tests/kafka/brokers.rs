@@ -7,7 +7,7 @@ use crate::support::child::Job;
 use crate::support::kafka::Broker;
 use crate::support::wait;
 
-const SOAK: Duration = Duration::from_secs(100);
+const SOAK: Duration = Duration::from_secs(120);
 const RESTART_EVERY: Duration = Duration::from_secs(20);
 
 /// It has gone on all the time; its last run, to the end, leaves nothing out.

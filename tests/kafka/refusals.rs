@@ -36,6 +36,19 @@ fn a_wrong_port_is_told_from_a_missing_topic() {
 }
 
 #[test]
+fn a_transaction_may_not_be_open_for_longer_than_the_broker_allows() {
+    let mut place = Place::new("patient");
+    place.feed(300);
+    let hours = ["--kafka-set", "transaction.timeout.ms=86400000"];
+    let said = place.job().flag(hours[0], hours[1]).fails_with(2);
+    says(&said, &["time-out of a transaction", "transaction.max.timeout.ms"]);
+    let said = place.job().flag(hours[0], "enable.idempotence=false").fails_with(2);
+    says(&said, &["enable.idempotence", "has to be `true`", "remove it"]);
+    place.job().ends_well();
+    place.check();
+}
+
+#[test]
 fn a_broker_that_is_dead_is_told_at_the_start_and_waited_for_in_a_run() {
     let broker = Broker::start();
     let mut place = Place::on(&broker, "dead");

@@ -7,6 +7,9 @@ use super::history::{read, sequences};
 use crate::ids::{Generation, JobName, Sequence};
 use crate::{Error, Result, SharedStore};
 
+/// How often to list again when the newest manifest is gone before it is read.
+const LISTINGS_MAX: usize = 8;
+
 /// A run's question whether another has taken its job over, for whoever acts on the world outside
 /// the store: such a run must not act any more.
 ///
@@ -48,10 +51,12 @@ impl Fence {
     /// not answer, with `Corrupt` if the newest manifest cannot be read.
     pub fn check(&self) -> Result<()> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = sequences(&*self.store, &self.job)?;
-        for &sequence in there.iter().rev().take_while(|sequence| Some(**sequence) > *seen) {
-            // Collected in between: a newer one follows or was looked at already.
-            let Some(found) = read(&*self.store, &self.job, sequence)? else { continue };
+        for _ in 0..LISTINGS_MAX {
+            let newest = sequences(&*self.store, &self.job)?.last().copied();
+            let Some(newest) = newest.filter(|newest| Some(*newest) > *seen) else { return Ok(()) };
+            // IMPORTANT: gone since it was listed, it was collected, and a newer one stands that may be
+            // another run's: what this listing says is no answer.
+            let Some(found) = read(&*self.store, &self.job, newest)? else { continue };
             let generation = found.manifest?.generation;
             if generation > self.generation {
                 return Err(Error::fenced(format!(
@@ -60,10 +65,14 @@ impl Fence {
                     self.job, self.generation
                 )));
             }
-            break;
+            *seen = Some(newest);
+            return Ok(());
         }
-        *seen = there.last().copied().max(*seen);
-        Ok(())
+        Err(Error::unavailable(format!(
+            "job `{}`: manifests were listed {LISTINGS_MAX} times and each time the newest was gone \
+             when read: try again",
+            self.job
+        )))
     }
 }
 

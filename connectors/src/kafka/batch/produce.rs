@@ -106,6 +106,11 @@ impl<C: ProducerContext<DeliveryOpaque = ()>> Outbox<C> {
         }
     }
 
+    /// Bytes of the buffers that are held.
+    pub(in crate::kafka) fn held_bytes(&self) -> usize {
+        self.held.iter().map(|bytes| bytes.len()).sum()
+    }
+
     /// Lets go of the buffers, if nothing is in flight any more.
     pub(in crate::kafka) fn let_go(&mut self) {
         if self.producer.in_flight_count() == 0 {

@@ -10,10 +10,10 @@ use isochrone_engine::ids::{JobName, random_id};
 use isochrone_engine::{Error, Result};
 
 use super::decide::{self, Claim, Facts, Marker, View};
-use super::effect::{KafkaEffect, Mark};
+use super::effect::KafkaEffect;
 use super::lane::Lane;
 use super::producer::Deadline;
-use super::progress::{Entry, Progress};
+use super::progress::{Entry, Progress, Seen};
 use super::publisher::Publisher;
 use crate::crash_point;
 
@@ -81,14 +81,20 @@ impl KafkaCommitter {
             prepared.join().map_err(|_| Error::internal("a thread that asks Kafka panicked"))?
         })?;
         crash_point("kafka-fenced-first");
-        let (view, nonce) = first.read(&deadline)?;
-        let lanes = view.lanes();
+        // Lanes that somebody meant to use, whether that was committed or not: one that is still open
+        // would hide the end from who reads committed records only, until its time is over.
+        let (anything, nonce) = first.read(&deadline, Seen::Everything)?;
+        let lanes = anything.lanes();
         let mut others: Vec<Publisher> = (1..lanes).map(|lane| self.publisher(lane)).collect();
         at_once(&mut others, |lane| lane.ready(&deadline))?;
         crash_point("kafka-fenced");
         // IMPORTANT: marks are final only now that every lane has been fenced.
-        let (view, nonce) =
-            if others.is_empty() { (view, nonce) } else { first.read(&deadline)? };
+        deadline.extend();
+        let (view, nonce) = if others.is_empty() {
+            (self.progress.read_to(&nonce, None, Seen::Committed)?, nonce)
+        } else {
+            first.read(&deadline, Seen::Committed)?
+        };
         let facts = Facts {
             sink: &self.sink(),
             topic: &self.progress.topic,
@@ -127,7 +133,7 @@ impl KafkaCommitter {
         };
         first.tell(&Entry::Claim(claim), deadline)?;
         // Another job of the same name may have looked at the same time, and seen nothing either.
-        let since = self.progress.read_to(&own, Some(nonce))?;
+        let since = self.progress.read_to(&own, Some(nonce), Seen::Committed)?;
         let rival = since.claims.into_iter().find(|claim| claim.origin != self.run.origin);
         let Some(rival) = rival else { return Ok(()) };
         first.tell(&Entry::Claim(Claim { nonce: random_id()?, ..rival }), deadline)?;
@@ -143,10 +149,7 @@ impl KafkaCommitter {
         from: Option<u64>,
         deadline: &Deadline,
     ) -> Result<()> {
-        // The last place that a checkpoint covers: the end of the epoch before it.
-        let covered = from
-            .and_then(|from| from.checked_sub(1))
-            .map_or(Mark::default(), |epoch| Mark { epoch, worker: u32::MAX, chunks: u32::MAX });
+        let covered = decide::covered(from);
         for lane in lanes {
             let Some(marker) = view.markers.get(&lane.lane) else { continue };
             if marker.mark > covered {

@@ -68,6 +68,15 @@ pub(super) struct Facts<'a> {
     pub(super) accept_duplicates: bool,
 }
 
+/// The last place of a lane that a checkpoint covers: the end of the epoch before it.
+pub(super) fn covered(from: Option<u64>) -> Mark {
+    from.and_then(|from| from.checked_sub(1)).map_or(Mark::default(), |epoch| Mark {
+        epoch,
+        worker: u32::MAX,
+        chunks: u32::MAX,
+    })
+}
+
 /// Refuses (`Invalid`) where the history of this job does not explain what is there. `view` is what
 /// there was before this run wrote its own claim, but read after all older runs were fenced.
 pub(super) fn check(facts: &Facts<'_>, view: &View) -> Result<()> {
@@ -85,8 +94,7 @@ pub(super) fn check(facts: &Facts<'_>, view: &View) -> Result<()> {
         )));
     }
     for (lane, marker) in &view.markers {
-        let after = from.is_none_or(|from| marker.mark.epoch >= from);
-        if after && !facts.accept_duplicates {
+        if marker.mark > covered(from) && !facts.accept_duplicates {
             let from = from.map_or("the beginning".to_owned(), |from| format!("checkpoint {from}"));
             return Err(Error::invalid(format!(
                 "{sink} would go on from {from}, but its lane {lane} has published up to {}, and \

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, TrySendError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use isochrone_engine::connector::{Committer, Prepare, Readiness, Recovery, Writer};
 use isochrone_engine::ids::Epoch;
 use isochrone_engine::{Error, Result};
@@ -16,8 +16,9 @@ use super::encode::Encoder;
 use super::producer::{Deadline, Producer, Recipe, Unsent};
 use super::record::MAGIC;
 
-/// What is sent at a time.
-const BYTES_MAX: usize = 256 << 10;
+/// Values that may be held for records in flight, in bytes.
+const HELD_MAX: usize = 32 << 20;
+/// What waits to be sent when the writer is full.
 const WAITING_MAX: usize = 4;
 /// How long sending goes on while no broker answers.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -26,9 +27,10 @@ const LISTEN_EVERY: Duration = Duration::from_millis(100);
 pub(super) struct DirectWriter<T> {
     encoder: Encoder<T>,
     bytes: Vec<u8>,
+    /// Without a bound of its own: when the sender has ended, orders that wait are dropped with it,
+    /// and whoever waits for an answer to one hears of it.
     orders: Sender<Order>,
     failed: Receiver<Error>,
-    stuck: Option<Order>,
 }
 
 enum Order {
@@ -41,7 +43,7 @@ impl<T> DirectWriter<T> {
     pub(super) fn new(encoder: Encoder<T>, kafka: &Kafka) -> Result<Self> {
         let recipe = Recipe { kafka, id: None };
         let producer = Producer::open(&recipe, &Deadline::after(PATIENCE))?;
-        let (orders, inbox) = crossbeam_channel::bounded(WAITING_MAX);
+        let (orders, inbox) = crossbeam_channel::unbounded();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let topic = encoder.topic.clone();
         let work = move || send(producer, &topic, &inbox, &failing);
@@ -49,28 +51,16 @@ impl<T> DirectWriter<T> {
         thread.map_err(|error| {
             Error::unavailable("a thread to send output could not be started").with_source(error)
         })?;
-        Ok(DirectWriter { encoder, bytes: Vec::new(), orders, failed, stuck: None })
+        Ok(DirectWriter { encoder, bytes: Vec::new(), orders, failed })
     }
 
-    fn unstick(&mut self) -> Result<Readiness> {
-        if let Ok(error) = self.failed.try_recv() {
-            return Err(error);
-        }
-        let Some(order) = self.stuck.take() else { return Ok(Readiness::Ready) };
-        match self.orders.try_send(order) {
-            Ok(()) => Ok(Readiness::Ready),
-            Err(TrySendError::Full(order)) => {
-                self.stuck = Some(order);
-                Ok(Readiness::Full)
-            }
-            Err(TrySendError::Disconnected(_)) => Err(gone()),
-        }
-    }
-
-    /// Everything written so far, as one more thing to send.
-    fn rest(&mut self) -> Option<Order> {
+    /// Hands over everything written so far. Never waits, so that orders keep the order of records.
+    fn hand_over(&mut self) -> Result<()> {
         let bytes = std::mem::take(&mut self.bytes);
-        (!bytes.is_empty()).then(|| Order::Send(Arc::new(bytes)))
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.orders.send(Order::Send(Arc::new(bytes))).map_err(|_| gone())
     }
 }
 
@@ -82,32 +72,27 @@ impl<T: 'static> Writer<T, KafkaEffect> for DirectWriter<T> {
             }
             self.encoder.encode(&item, &mut self.bytes)?;
         }
-        // Small batches wait for company no longer than until the next check.
-        if self.unstick()? == Readiness::Ready {
-            self.stuck = self.rest();
-            return self.unstick();
-        }
-        Ok(if self.bytes.len() < BYTES_MAX { Readiness::Ready } else { Readiness::Full })
+        self.readiness()
     }
 
     fn readiness(&mut self) -> Result<Readiness> {
-        if self.unstick()? == Readiness::Ready {
-            self.stuck = self.rest();
+        if let Ok(error) = self.failed.try_recv() {
+            return Err(error);
         }
-        self.unstick()
+        if self.orders.len() >= WAITING_MAX {
+            return Ok(Readiness::Full);
+        }
+        self.hand_over()?;
+        Ok(Readiness::Ready)
     }
 
     fn prepare(&mut self, _epoch: Epoch) -> Result<Prepare<KafkaEffect>> {
-        let mut left: Vec<Order> = self.stuck.take().into_iter().chain(self.rest()).collect();
-        let orders = self.orders.clone();
-        Ok(Box::new(move || {
-            let (answer, answered) = crossbeam_channel::bounded(1);
-            for order in left.drain(..).chain([Order::Flush(answer)]) {
-                orders.send(order).map_err(|_| gone())?;
-            }
-            answered.recv().map_err(|_| gone())??;
-            Ok(None)
-        }))
+        // IMPORTANT: all of the epoch is in line before anything of the next one is.
+        self.hand_over()?;
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        self.orders.send(Order::Flush(answer)).map_err(|_| gone())?;
+        // Asked again after it failed, there is nobody left to answer.
+        Ok(Box::new(move || answered.recv().map_err(|_| gone())?.map(|()| None)))
     }
 }
 
@@ -121,15 +106,21 @@ fn send(mut producer: Producer, topic: &str, inbox: &Receiver<Order>, failing: &
     loop {
         let order = match inbox.recv_timeout(LISTEN_EVERY) {
             Ok(order) => order,
-            Err(crossbeam_channel::RecvTimeoutError::Timeout) => {
+            Err(RecvTimeoutError::Timeout) => {
                 producer.listen();
                 continue;
             }
-            Err(crossbeam_channel::RecvTimeoutError::Disconnected) => return,
+            Err(RecvTimeoutError::Disconnected) => return,
         };
         let deadline = Deadline::after(PATIENCE);
         let (done, answer) = match order {
-            Order::Send(bytes) => (producer.send_piece(topic, &bytes, &deadline), None),
+            Order::Send(bytes) => {
+                let mut sent = producer.send_piece(topic, &bytes, &deadline);
+                if sent.is_ok() && producer.held_bytes() > HELD_MAX {
+                    sent = producer.flush(&deadline).map_err(Unsent::Client);
+                }
+                (sent, None)
+            }
             Order::Flush(answer) => {
                 (producer.flush(&deadline).map_err(Unsent::Client), Some(answer))
             }

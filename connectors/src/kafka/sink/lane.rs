@@ -11,6 +11,7 @@ use super::publisher::Publisher;
 
 /// How often a lane without work listens to its producer.
 const LISTEN_EVERY: Duration = Duration::from_millis(10);
+const AFTER_FAILURE: Duration = Duration::from_secs(1);
 /// How long publishing goes on trying while nothing works: a broker may start again meanwhile.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -28,13 +29,16 @@ impl Lane {
     pub(super) fn start(mut publisher: Publisher) -> Result<Lane> {
         let (orders, inbox) = crossbeam_channel::unbounded::<Order>();
         let work = move || {
+            let mut wait = LISTEN_EVERY;
             loop {
-                match inbox.recv_timeout(LISTEN_EVERY) {
+                match inbox.recv_timeout(wait) {
                     Ok(Order { parts, done }) => {
                         // Who gave the order waits.
                         let _ = done.send(publisher.publish(&parts, PATIENCE));
                     }
-                    Err(RecvTimeoutError::Timeout) => publisher.idle(),
+                    Err(RecvTimeoutError::Timeout) => {
+                        wait = if publisher.idle() { LISTEN_EVERY } else { AFTER_FAILURE };
+                    }
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
             }

@@ -18,7 +18,6 @@ use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
-use rdkafka::util::Timeout;
 
 use super::super::batch::{Entry, Outbox};
 use super::super::cluster::{Kafka, Own};
@@ -89,9 +88,11 @@ impl Producer {
         ])?;
         let failed = |error: &KafkaError| explain("open a producer", error, &context);
         config.remove("transactional.id");
-        if let Some(id) = recipe.id {
-            config.set("transactional.id", id);
-        }
+        match recipe.id {
+            Some(id) => config.set("transactional.id", id),
+            // Nobody goes by them there.
+            None => config.set("statistics.interval.ms", "0"),
+        };
         let reports = Reports::new(context.clone());
         let producer = BaseProducer::from_config_and_context(&config, reports);
         let producer = producer.map_err(|error| failed(&error))?;
@@ -221,11 +222,17 @@ impl Producer {
         self.check()
     }
 
+    /// Bytes of values that are held because some of them may be in flight.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.outbox.held_bytes()
+    }
+
     /// Ends the transaction. After an error it is not known whether it was committed.
     pub(super) fn commit(&mut self, deadline: &Deadline) -> KafkaResult<()> {
         loop {
-            // The client bounds it by the transaction's own time-out.
-            match self.outbox.producer().commit_transaction(Timeout::Never) {
+            // A call that takes longer goes on where it was. Without a bound it would wait for a
+            // coordinator for ever.
+            match self.outbox.producer().commit_transaction(SLICE) {
                 Ok(()) => break,
                 Err(error) if is_retriable(&error) && !deadline.has_passed() => self.listen(),
                 Err(error) => return Err(error),

@@ -41,6 +41,15 @@ pub(super) enum Entry {
     },
 }
 
+/// What a reading takes for there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// What is committed.
+    Committed,
+    /// What is open or aborted too: more than there is, and never less.
+    Everything,
+}
+
 /// Where the progress of one sink is written.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
@@ -105,12 +114,16 @@ impl Progress {
 
     /// Reads up to the entry with this nonce, which has been committed. It is not part of the answer,
     /// and neither are claims before the entry `since`.
-    pub(super) fn read_to(&self, nonce: &str, since: Option<&str>) -> Result<View> {
+    pub(super) fn read_to(&self, nonce: &str, since: Option<&str>, seen: Seen) -> Result<View> {
+        let (isolation, why) = match seen {
+            Seen::Committed => ("read_committed", "what is aborted did not happen"),
+            Seen::Everything => ("read_uncommitted", "what is open is asked for as well"),
+        };
         let (config, context) = self.kafka.client(&[
             ("group.id", "isochrone-progress", Own::Default),
             ("enable.auto.commit", "false", Own::Fixed("progress is not kept in groups")),
             ("auto.offset.reset", "error", Own::Fixed("nothing may be skipped")),
-            ("isolation.level", "read_committed", Own::Fixed("what is aborted did not happen")),
+            ("isolation.level", isolation, Own::Fixed(why)),
             ("allow.auto.create.topics", "false", Own::Fixed("a reader makes no topics")),
             ("fetch.wait.max.ms", "20", Own::Default),
         ])?;

@@ -17,10 +17,10 @@ use isochrone_engine::{Error, ErrorKind, Result};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::super::trouble::{code_of, is_hopeless};
-use super::decide::{Marker, View};
+use super::decide::{Marker, View, foreign_owner};
 use super::effect::{KafkaEffect, Mark};
 use super::producer::{Deadline, Producer, Recipe, Reuse, Single, Unsent};
-use super::progress::{Entry, Progress};
+use super::progress::{Entry, Progress, Seen};
 use super::record::Headers;
 use crate::crash_point;
 
@@ -28,6 +28,8 @@ use crate::crash_point;
 const RECORDS_MAX: u64 = 100_000;
 const BYTES_MAX: u64 = 16 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
+/// How long to wait for the proof that a producer may be used again: a new one takes less.
+const PROOF_WITHIN: Duration = Duration::from_secs(1);
 
 /// What publishes one lane.
 pub(super) struct Publisher {
@@ -110,7 +112,7 @@ impl Publisher {
                 let what = format!("lane {lane} of {} does not get on", self.progress.sink);
                 return Err(Error::unavailable(what).with_source(trouble));
             }
-            match self.find_published(deadline) {
+            match self.find_published(parts, deadline) {
                 Ok(published) => return Ok(first_open(parts, published)),
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     tracing::warn!(lane = self.lane, "trying again: {}", error.report());
@@ -122,11 +124,24 @@ impl Publisher {
         }
     }
 
-    fn find_published(&mut self, deadline: &Deadline) -> Result<Option<Mark>> {
+    /// How far this run's lane has published. Refuses (`Invalid`) what no run of this job, going on
+    /// from this store, can have written.
+    fn find_published(
+        &mut self,
+        parts: &[KafkaEffect],
+        deadline: &Deadline,
+    ) -> Result<Option<Mark>> {
         let nonce = nonce()?;
         let read = Entry::Read { nonce: nonce.clone() };
         self.tell(&read, deadline)?;
-        Ok(self.progress.read_to(&nonce, None)?.published(self.lane))
+        let view = self.progress.read_to(&nonce, None, Seen::Committed)?;
+        let last = parts.last().map(|part| part.mark(part.chunks.len()));
+        match view.markers.get(&self.lane) {
+            Some(marker) if marker.origin != self.run.origin || Some(marker.mark) > last => {
+                Err(foreign_owner(&format!("sink `{}`", self.progress.sink), &self.progress.topic))
+            }
+            marker => Ok(marker.map(|marker| marker.mark)),
+        }
     }
 
     /// Writes an entry of this lane in a transaction of its own, again where it is not known whether
@@ -154,19 +169,20 @@ impl Publisher {
     }
 
     /// Writes an entry to be met, and reads everything before it.
-    pub(super) fn read(&mut self, deadline: &Deadline) -> Result<(View, String)> {
+    pub(super) fn read(&mut self, deadline: &Deadline, seen: Seen) -> Result<(View, String)> {
         let nonce = nonce()?;
         self.tell(&Entry::Read { nonce: nonce.clone() }, deadline)?;
-        Ok((self.progress.read_to(&nonce, None)?, nonce))
+        Ok((self.progress.read_to(&nonce, None, seen)?, nonce))
     }
 
     /// Opens a producer unless one is open that may be used, and only if this run is the newest.
     pub(super) fn ready(&mut self, deadline: &Deadline) -> Result<()> {
+        let proof = Deadline::after(PROOF_WITHIN);
         while let Some(producer) = &self.producer {
             producer.listen();
             match producer.reuse() {
                 Reuse::Proven => return Ok(()),
-                Reuse::NotYet if !deadline.has_passed() => {
+                Reuse::NotYet if !proof.has_passed() => {
                     std::thread::park_timeout(Duration::from_millis(2));
                 }
                 Reuse::NotYet | Reuse::Never => self.producer = None,
@@ -185,8 +201,9 @@ impl Publisher {
         Ok(())
     }
 
-    /// Work for idle moments: listens, and gets a producer ready for the next transaction.
-    pub(super) fn idle(&mut self) {
+    /// Work for idle moments: listens, and gets a producer ready for the next transaction. Answers
+    /// whether that is done.
+    pub(super) fn idle(&mut self) -> bool {
         let reuse = self.producer.as_ref().map(|producer| {
             producer.listen();
             producer.reuse()
@@ -195,8 +212,10 @@ impl Publisher {
             // What fails here fails again when it matters, and is told then.
             if let Err(error) = self.ready(&Deadline::after(PAUSE)) {
                 tracing::debug!(lane = self.lane, "no producer yet: {}", error.report());
+                return false;
             }
         }
+        true
     }
 
     fn attempt(

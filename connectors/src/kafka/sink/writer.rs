@@ -5,6 +5,7 @@
 //! where epochs are short, stays in memory until it is published.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use isochrone_engine::connector::{Kept, Prepare, Readiness, SinkContext, Writer};
@@ -21,6 +22,7 @@ const BYTES_MAX: usize = 4 << 20;
 const RECORDS_MAX: u64 = 25_000;
 /// Full pieces that wait for the keeper.
 const WAITING_MAX: usize = 2;
+const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 pub(super) struct PartWriter<T> {
     encoder: Encoder<T>,
@@ -68,8 +70,13 @@ impl Keeper {
                 let kept = keep(&context, epoch, bytes.clone()).inspect(|kept| {
                     context.run.write_ahead.release(kept);
                 });
+                let has_failed = kept.is_err();
                 // A writer that is gone wants no answer.
                 let _ = answer.send(kept.map_err(|error| (error, bytes)));
+                if has_failed {
+                    // The writer is held back meanwhile: what it writes stays in memory.
+                    std::thread::park_timeout(AFTER_FAILURE);
+                }
             }
         };
         let thread = std::thread::Builder::new().name("isochrone-keeper".to_owned()).spawn(work);
