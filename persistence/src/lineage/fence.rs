@@ -3,12 +3,9 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
-use super::history::{read, sequences};
+use super::history::{LISTINGS_MAX, overtaken, read, sequences};
 use crate::ids::{Generation, JobName, Sequence};
 use crate::{Error, Result, SharedStore};
-
-/// How often to list again when the newest manifest is gone before it is read.
-const LISTINGS_MAX: usize = 8;
 
 /// A run's question whether another has taken its job over, for whoever acts on the world outside
 /// the store: such a run must not act any more.
@@ -68,11 +65,7 @@ impl Fence {
             *seen = Some(newest);
             return Ok(());
         }
-        Err(Error::unavailable(format!(
-            "job `{}`: manifests were listed {LISTINGS_MAX} times and each time the newest was gone \
-             when read: try again",
-            self.job
-        )))
+        Err(overtaken(&self.job))
     }
 }
 

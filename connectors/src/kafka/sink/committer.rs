@@ -96,7 +96,7 @@ impl KafkaCommitter {
             first.read(&deadline, Seen::Committed)?
         };
         let facts = Facts {
-            sink: &self.sink(),
+            sink: &self.progress.owner(),
             topic: &self.progress.topic,
             origin: &self.run.origin,
             from,
@@ -137,7 +137,7 @@ impl KafkaCommitter {
         let rival = since.claims.into_iter().find(|claim| claim.origin != self.run.origin);
         let Some(rival) = rival else { return Ok(()) };
         first.tell(&Entry::Claim(Claim { nonce: random_id()?, ..rival }), deadline)?;
-        Err(decide::foreign_owner(&self.sink(), &self.progress.topic))
+        Err(decide::foreign_owner(&self.progress.owner(), &self.progress.topic))
     }
 
     /// Where output may be there twice, by choice: lanes that are ahead of the checkpoint go on from
@@ -178,11 +178,11 @@ impl KafkaCommitter {
             let done = effect.done(view.published(effect.lane));
             let all = effect.chunks.len();
             lines.push(match (done, all - done) {
-                (_, 0) => format!("{}: {effect}: was published already", self.sink()),
-                (0, _) => format!("{}: {effect}: published now", self.sink()),
+                (_, 0) => format!("{}: {effect}: was published already", self.progress.owner()),
+                (0, _) => format!("{}: {effect}: published now", self.progress.owner()),
                 (done, _) => format!(
                     "{}: {effect}: {done} of {all} pieces were published already, the others now",
-                    self.sink()
+                    self.progress.owner()
                 ),
             });
             if done < all {
@@ -197,10 +197,6 @@ impl KafkaCommitter {
             lane.publish_after(parts, view.published(lane.lane), PATIENCE)
         })?;
         Ok(lines)
-    }
-
-    fn sink(&self) -> String {
-        format!("sink `{}`", self.progress.sink)
     }
 }
 

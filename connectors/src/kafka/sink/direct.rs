@@ -13,7 +13,7 @@ use isochrone_engine::{Error, Result};
 use super::super::cluster::Kafka;
 use super::effect::KafkaEffect;
 use super::encode::Encoder;
-use super::producer::{Deadline, Producer, Recipe, Unsent};
+use super::producer::{Deadline, Producer, Unsent};
 use super::record::MAGIC;
 
 /// Values that may be held for records in flight, in bytes.
@@ -41,8 +41,7 @@ enum Order {
 
 impl<T> DirectWriter<T> {
     pub(super) fn new(encoder: Encoder<T>, kafka: &Kafka) -> Result<Self> {
-        let recipe = Recipe { kafka, id: None };
-        let producer = Producer::open(&recipe, &Deadline::after(PATIENCE))?;
+        let producer = Producer::open(kafka, None, &Deadline::after(PATIENCE))?;
         let (orders, inbox) = crossbeam_channel::unbounded();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let topic = encoder.topic.clone();

@@ -281,9 +281,9 @@ impl<T: Record> Sink for KafkaSink<T> {
 
     fn writer(&self, context: &SinkContext) -> Result<Box<dyn Writer<T, KafkaEffect>>> {
         let encoder = self.encoder(context)?;
-        let KafkaOutput { kafka, topic, promise, .. } = &self.output;
+        let KafkaOutput { kafka, promise, .. } = &self.output;
         Ok(match promise {
-            Promise::ExactlyOnce => Box::new(PartWriter::new(encoder, topic.clone(), context)?),
+            Promise::ExactlyOnce => Box::new(PartWriter::new(encoder, context)?),
             Promise::AtLeastOnce => Box::new(DirectWriter::new(encoder, kafka)?),
         })
     }

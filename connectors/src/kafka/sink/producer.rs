@@ -60,20 +60,13 @@ pub(super) enum Reuse {
     Never,
 }
 
-/// How a producer is made.
-pub(super) struct Recipe<'a> {
-    pub(super) kafka: &'a Kafka,
-    /// The transactional id; without one there are no transactions, and whatever is delivered
-    /// counts.
-    pub(super) id: Option<&'a str>,
-}
-
 impl Producer {
-    /// Opens a producer. With transactions, when this returns, everything that an older one of the same id has sent is
-    /// decided, committed or aborted, and it can send no more.
-    pub(super) fn open(recipe: &Recipe<'_>, deadline: &Deadline) -> Result<Producer> {
+    /// Opens a producer. With a transactional id, when this returns, everything that an older one of
+    /// the same id has sent is decided, committed or aborted, and it can send no more. Without one
+    /// there are no transactions, and whatever is delivered counts.
+    pub(super) fn open(kafka: &Kafka, id: Option<&str>, deadline: &Deadline) -> Result<Producer> {
         let exactly = "output is there exactly once only with it";
-        let (mut config, context) = recipe.kafka.client(&[
+        let (mut config, context) = kafka.client(&[
             ("enable.idempotence", "true", Own::Fixed(exactly)),
             ("acks", "all", Own::Fixed(exactly)),
             ("delivery.report.only.error", "true", Own::Fixed("only failures matter")),
@@ -88,7 +81,7 @@ impl Producer {
         ])?;
         let failed = |error: &KafkaError| explain("open a producer", error, &context);
         config.remove("transactional.id");
-        match recipe.id {
+        match id {
             Some(id) => config.set("transactional.id", id),
             // Nobody goes by them there.
             None => config.set("statistics.interval.ms", "0"),
@@ -96,7 +89,7 @@ impl Producer {
         let reports = Reports::new(context.clone());
         let producer = BaseProducer::from_config_and_context(&config, reports);
         let producer = producer.map_err(|error| failed(&error))?;
-        while recipe.id.is_some() {
+        while id.is_some() {
             let Err(error) = producer.init_transactions(SLICE) else { break };
             producer.poll(PAUSE);
             let hopeless = context.is_hopeless();

@@ -101,6 +101,11 @@ impl Progress {
         admin.create_if_missing(&self.topic, 1, &settings).map(drop)
     }
 
+    /// The sink, as messages name it.
+    pub(super) fn owner(&self) -> String {
+        format!("sink `{}`", self.sink)
+    }
+
     /// The key and value of an entry.
     pub(super) fn encode(&self, lane: u32, entry: &Entry) -> (String, Vec<u8>) {
         let kind = match entry {

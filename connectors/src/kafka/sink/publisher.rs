@@ -13,13 +13,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use isochrone_engine::connector::RunContext;
+use isochrone_engine::ids::random_id;
 use isochrone_engine::{Error, ErrorKind, Result};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::super::trouble::{code_of, is_hopeless};
 use super::decide::{Marker, View, foreign_owner};
 use super::effect::{KafkaEffect, Mark};
-use super::producer::{Deadline, Producer, Recipe, Reuse, Single, Unsent};
+use super::producer::{Deadline, Producer, Reuse, Single, Unsent};
 use super::progress::{Entry, Progress, Seen};
 use super::record::Headers;
 use crate::crash_point;
@@ -131,14 +132,11 @@ impl Publisher {
         parts: &[KafkaEffect],
         deadline: &Deadline,
     ) -> Result<Option<Mark>> {
-        let nonce = nonce()?;
-        let read = Entry::Read { nonce: nonce.clone() };
-        self.tell(&read, deadline)?;
-        let view = self.progress.read_to(&nonce, None, Seen::Committed)?;
+        let (view, _) = self.read(deadline, Seen::Committed)?;
         let last = parts.last().map(|part| part.mark(part.chunks.len()));
         match view.markers.get(&self.lane) {
             Some(marker) if marker.origin != self.run.origin || Some(marker.mark) > last => {
-                Err(foreign_owner(&format!("sink `{}`", self.progress.sink), &self.progress.topic))
+                Err(foreign_owner(&self.progress.owner(), &self.progress.topic))
             }
             marker => Ok(marker.map(|marker| marker.mark)),
         }
@@ -170,7 +168,7 @@ impl Publisher {
 
     /// Writes an entry to be met, and reads everything before it.
     pub(super) fn read(&mut self, deadline: &Deadline, seen: Seen) -> Result<(View, String)> {
-        let nonce = nonce()?;
+        let nonce = random_id()?;
         self.tell(&Entry::Read { nonce: nonce.clone() }, deadline)?;
         Ok((self.progress.read_to(&nonce, None, seen)?, nonce))
     }
@@ -190,9 +188,7 @@ impl Publisher {
         }
         // A run that knows that it was overtaken does not take the lane away even for a moment.
         self.run.fence.check()?;
-        let Publisher { progress, id, .. } = &*self;
-        let recipe = Recipe { kafka: &progress.kafka, id: Some(id) };
-        let producer = Producer::open(&recipe, deadline)?;
+        let producer = Producer::open(&self.progress.kafka, Some(&self.id), deadline)?;
         crash_point("kafka-opened");
         // IMPORTANT: opening has fenced whoever had the lane. If that was a newer run, it has claimed
         // the job before, and this one must not send anything.
@@ -365,10 +361,6 @@ fn group(parts: &[KafkaEffect], (mut at, mut chunk): (usize, usize)) -> Option<G
         (at, chunk) = (at + 1, 0);
     }
     (!pieces.is_empty()).then_some(Group { pieces, next: (at, chunk) })
-}
-
-pub(super) fn nonce() -> Result<String> {
-    isochrone_engine::ids::random_id()
 }
 
 #[cfg(test)]

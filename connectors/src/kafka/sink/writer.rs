@@ -26,7 +26,6 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 pub(super) struct PartWriter<T> {
     encoder: Encoder<T>,
-    topic: String,
     context: SinkContext,
     bytes: Vec<u8>,
     records: u64,
@@ -92,10 +91,9 @@ fn keep(context: &SinkContext, epoch: Epoch, bytes: Arc<Vec<u8>>) -> Result<Kept
 }
 
 impl<T> PartWriter<T> {
-    pub(super) fn new(encoder: Encoder<T>, topic: String, context: &SinkContext) -> Result<Self> {
+    pub(super) fn new(encoder: Encoder<T>, context: &SinkContext) -> Result<Self> {
         Ok(PartWriter {
             encoder,
-            topic,
             context: context.clone(),
             bytes: Vec::new(),
             records: 0,
@@ -169,7 +167,7 @@ impl<T: 'static> Writer<T, KafkaEffect> for PartWriter<T> {
             let bytes = Arc::new(std::mem::take(&mut self.bytes));
             pieces.push(Piece::Here { bytes, records: std::mem::take(&mut self.records) });
         }
-        let (context, topic) = (self.context.clone(), self.topic.clone());
+        let (context, topic) = (self.context.clone(), self.encoder.topic.clone());
         Ok(Box::new(move || {
             for piece in &mut pieces {
                 make_durable(piece, epoch, &context)?;
