@@ -83,7 +83,7 @@ fn killed_between_the_transactions_of_one_epoch() {
         let end = job.end();
         assert!(was_killed(end), "{step}: {end}: {}", job.errors());
         place.check_so_far(step);
-        let before = place.output.read().records.len();
+        let before = place.output.glance().records.len();
         let is_between = *step != "kafka-committed@2";
         assert_eq!(0 < before && before < 250, is_between, "{step}: {before}");
         let mut job = place.job().workers(3).crash("kafka-flushed").start();

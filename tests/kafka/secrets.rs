@@ -137,8 +137,7 @@ fn a_password_opens_the_broker_and_is_seen_nowhere() {
     let (code, said) = bench.run(&secret, "not needed");
     assert_eq!(code, Some(0), "{}", tail(&said));
     assert!(said.contains(" TRACE ") && said.contains("librdkafka: "), "{}", tail(&said));
-    let content = bench.output.read();
-    assert_eq!((content.records.len() as u64, content.hanging), (PURCHASES, vec![]));
+    assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
     bench.assert_hidden();
 }
 

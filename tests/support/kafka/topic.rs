@@ -108,8 +108,20 @@ impl Topic {
         write(self, rows);
     }
 
-    /// What a reader of committed records sees.
+    /// What a reader of committed records sees once no transaction holds it back any more: the answer
+    /// to a commit may come before its marks are in all partitions.
     pub fn read(&self) -> Content {
+        let mut last = Content::default();
+        let stable = wait::until(STABLE_WITHIN, || {
+            last = self.glance();
+            last.hanging.is_empty().then_some(())
+        });
+        assert!(stable.is_some(), "topic {} hangs: {:?}", self.name, last.hanging);
+        last
+    }
+
+    /// What a reader of committed records sees now, and where an open transaction holds it back.
+    pub fn glance(&self) -> Content {
         read_committed(self)
     }
 
@@ -117,7 +129,7 @@ impl Topic {
     pub fn read_when(&self, records: usize) -> Content {
         let mut last = Content::default();
         let came = wait::soon(|| {
-            last = self.read();
+            last = self.glance();
             last.records.len() >= records
         });
         let (found, hanging) = (last.records.len(), &last.hanging);
@@ -129,6 +141,9 @@ impl Topic {
         self.client.create().unwrap()
     }
 }
+
+/// Much less than the time-out of a transaction, which would hide that one was left open.
+const STABLE_WITHIN: Duration = Duration::from_secs(15);
 
 /// How long one question may take.
 const ASK_FOR: Duration = Duration::from_secs(10);
