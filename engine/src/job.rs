@@ -109,6 +109,7 @@ impl Checkpoint {
     }
 
     /// Keeps the last few, and all younger than some age, whichever is more. Without this, three.
+    /// What is not kept is deleted at most once a second, so that there may be more for a moment.
     #[must_use]
     pub fn retain(mut self, last: usize, younger_than: Duration) -> Self {
         let younger_than_ms = u64::try_from(younger_than.as_millis()).unwrap_or(u64::MAX);

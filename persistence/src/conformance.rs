@@ -47,6 +47,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("cuts ranges at the end", objects::cuts_ranges_at_the_end),
     ("keeps empty and large objects", objects::keeps_empty_and_large_objects),
     ("deletes, and deletes again", objects::deletes_and_deletes_again),
+    ("deletes many objects", objects::deletes_many_objects),
     ("leaves what exists unchanged", objects::leaves_what_exists_unchanged),
     ("takes odd but legal names", names::takes_odd_but_legal_names),
     ("refuses illegal names", names::refuses_illegal_names),
@@ -128,6 +129,12 @@ impl Case {
     #[track_caller]
     fn delete(&self, name: &str) {
         self.ok(&format!("delete {name:?}"), self.store.delete(&self.full(name)));
+    }
+
+    #[track_caller]
+    fn delete_all(&self, names: &[&str]) {
+        let full: Vec<String> = names.iter().map(|name| self.full(name)).collect();
+        self.ok(&format!("delete_all {names:?}"), self.store.delete_all(&full));
     }
 
     /// The names under the check's prefix that start with `prefix`, in the store's order.

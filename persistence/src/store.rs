@@ -57,6 +57,12 @@ pub trait Store: Send + Sync + 'static {
     /// Removes the object; removing what is not there is no error.
     fn delete(&self, name: &str) -> Result<()>;
 
+    /// Removes the objects, in no order; what it had removed when it failed is gone. A store that can
+    /// do it in fewer steps than one by one does.
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        names.iter().try_for_each(|name| self.delete(name))
+    }
+
     /// A name for messages, without credentials: `local directory state`.
     fn describe(&self) -> String;
 }
@@ -88,6 +94,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn delete(&self, name: &str) -> Result<()> {
         (**self).delete(name)
+    }
+
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        (**self).delete_all(names)
     }
 
     fn describe(&self) -> String {

@@ -26,6 +26,8 @@ use crate::time::SharedClock;
 const WAIT: Duration = Duration::from_millis(5);
 /// How long to wait before asking the store again what became of a manifest.
 const RESOLVE_AFTER: Duration = Duration::from_millis(200);
+/// How often the store is tidied up, at most: it costs the disk more than a checkpoint does.
+const TIDY_EVERY_MS: u64 = 1_000;
 /// How often a run without checkpoints asks whether another has taken over.
 const ASK_OVERTAKEN_MS: u64 = 5_000;
 
@@ -67,6 +69,9 @@ pub(crate) struct Conductor {
     pub(crate) context: Arc<RunContext>,
     /// When it was last asked whether another run has taken over.
     pub(crate) overtaken_asked_ms: u64,
+    /// There is something to tidy up in the store, and from when on that may be done.
+    pub(crate) is_untidy: bool,
+    pub(crate) tidy_due_ms: u64,
     /// What this process' own workers say of themselves.
     pub(crate) local: Arc<Control>,
     pub(crate) clock: SharedClock,
@@ -128,6 +133,7 @@ impl Conductor {
         if let Some(event) = call.map(|call| self.take(call)).transpose()?.flatten() {
             end = end.or(self.tell(event)?);
         }
+        self.tidy_if_due();
         self.splits.discover_if_due(now_ms, &self.orders)?;
         self.check_overtaken_if_due(now_ms)?;
         self.tally.show(now_ms, &self.coordinator.status());
@@ -247,6 +253,7 @@ impl Conductor {
                     }
                     Action::Finish { cause } => {
                         self.settle(cause)?;
+                        self.tidy();
                         end = Some(cause);
                     }
                     action => self.act(action)?,
@@ -266,7 +273,8 @@ impl Conductor {
             }
             Action::Abandon { epoch, why } => self.tally.abandoned(epoch, &why),
             Action::Collect => {
-                self.collect();
+                self.is_untidy = true;
+                self.tidy_if_due();
                 self.fold();
             }
             Action::Answer { id, result } => {
@@ -406,8 +414,19 @@ impl Conductor {
         }
     }
 
-    /// Failing to collect loses nothing but space; the next time may succeed.
-    fn collect(&mut self) {
+    /// A simulation tidies up each time.
+    fn tidy_if_due(&mut self) {
+        let is_due = !self.pace.parks() || self.clock.monotonic_ms() >= self.tidy_due_ms;
+        if self.is_untidy && is_due {
+            self.tidy();
+        }
+    }
+
+    /// What nobody waits for. Failing to collect loses nothing but space; the next time may succeed.
+    fn tidy(&mut self) {
+        self.is_untidy = false;
+        self.tidy_due_ms = self.clock.monotonic_ms() + TIDY_EVERY_MS;
+        self.lineage.leave_hint();
         match self.lineage.collect(&self.retain, self.clock.wall_ms()) {
             Ok(collected) => tracing::debug!(?collected, "collected"),
             Err(error) => tracing::warn!(%error, "old checkpoints could not be collected"),

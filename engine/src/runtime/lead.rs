@@ -158,6 +158,8 @@ impl Ready {
             orders,
             context: membership.context.clone(),
             overtaken_asked_ms: now_ms,
+            is_untidy: false,
+            tidy_due_ms: now_ms,
             local: process.control.clone(),
             clock: self.clock.clone(),
             retain: self.retain,

@@ -86,6 +86,7 @@ impl Ready {
             operators: ledger.manifest_operators(epoch),
             in_flight: from.in_flight,
         })?;
+        lineage.leave_hint();
         Ok(pending)
     }
 }

@@ -88,6 +88,17 @@ pub(super) fn deletes_and_deletes_again(case: &Case) {
     case.holds("folder/a", Some(b"3"));
 }
 
+pub(super) fn deletes_many_objects(case: &Case) {
+    for name in ["one/a", "one/b", "two/a", "three"] {
+        case.put(name, b"1");
+    }
+    case.delete_all(&[]);
+    case.delete_all(&["one/a", "never/was", "two/a", "one/a"]);
+    for (name, left) in [("one/a", false), ("one/b", true), ("two/a", false), ("three", true)] {
+        case.holds(name, left.then_some(b"1"));
+    }
+}
+
 pub(super) fn leaves_what_exists_unchanged(case: &Case) {
     case.create("created", b"first");
     case.put("put", b"first");

@@ -201,6 +201,7 @@ fn begin(
         key_groups: claim.key_groups,
         key_hash: claim.key_hash,
         pending: None,
+        hint: None,
         fenced: None,
         seen: BTreeMap::new(),
         savepoints: BTreeMap::new(),

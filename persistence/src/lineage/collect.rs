@@ -53,12 +53,13 @@ impl Lineage {
         let (given_up, kept): (BTreeMap<_, _>, _) =
             std::mem::take(&mut self.seen).into_iter().partition(|(_, manifest)| gone(manifest));
         self.seen = kept;
-        let mut collected = Collected { boundary, ..Collected::default() };
-        for (sequence, manifest) in given_up {
-            self.owed.extend(manifest.names);
-            self.store.delete(&paths::manifest(&self.job, sequence))?;
-            collected.manifests += 1;
-        }
+        let mut collected =
+            Collected { boundary, manifests: given_up.len(), ..Collected::default() };
+        let name = |sequence: &Sequence| paths::manifest(&self.job, *sequence);
+        let manifests: Vec<String> = given_up.keys().map(name).collect();
+        self.owed.extend(given_up.into_values().flat_map(|manifest| manifest.names));
+        // IMPORTANT: gone for good before their data is.
+        self.store.delete_all(&manifests)?;
         self.delete_old_boundaries(boundary)?;
         if unreadable.is_empty() {
             collected.data_objects = self.delete_data()?;
@@ -132,15 +133,12 @@ impl Lineage {
     }
 
     fn delete_old_boundaries(&self, highest: Option<Sequence>) -> Result<()> {
-        for name in self.store.list(&paths::boundaries(&self.job))? {
-            match paths::parse(&name) {
-                Some((_, Object::Boundary(boundary))) if Some(boundary) < highest => {
-                    self.store.delete(&name)?;
-                }
-                _ => {}
-            }
-        }
-        Ok(())
+        let mut lower = self.store.list(&paths::boundaries(&self.job))?;
+        lower.retain(|name| match paths::parse(name) {
+            Some((_, Object::Boundary(boundary))) => Some(boundary) < highest,
+            _ => false,
+        });
+        self.store.delete_all(&lower)
     }
 
     fn delete_data(&mut self) -> Result<usize> {
@@ -149,18 +147,14 @@ impl Lineage {
             given_up: self.owed.iter().map(String::as_str).collect(),
             generation: self.generation,
         };
-        let mut deleted = 0;
-        for name in self.store.list(&paths::data_objects(&self.job))? {
-            match paths::parse(&name) {
-                Some((_, Object::Data(data))) if needs.is_garbage(&name, &data) => {
-                    self.store.delete(&name)?;
-                    deleted += 1;
-                }
-                _ => {}
-            }
-        }
+        let mut garbage = self.store.list(&paths::data_objects(&self.job))?;
+        garbage.retain(|name| match paths::parse(name) {
+            Some((_, Object::Data(data))) => needs.is_garbage(name, &data),
+            _ => false,
+        });
+        self.store.delete_all(&garbage)?;
         self.owed.clear();
-        Ok(deleted)
+        Ok(garbage.len())
     }
 }
 

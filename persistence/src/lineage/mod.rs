@@ -108,6 +108,7 @@ use attempt::{Attempt, Fact, Next, Outcome};
 /// assert_eq!(restored.expect("there is a checkpoint").epoch, Epoch(1));
 /// assert_eq!(first.publish(checkpoint(2)).unwrap_err().kind(), ErrorKind::Fenced);
 /// second.publish(checkpoint(2))?;
+/// second.leave_hint();
 /// second.collect(&Retain { last: 3, younger_than_ms: 0 }, 3_000)?;
 /// # Ok::<(), isochrone_persistence::Error>(())
 /// ```
@@ -123,6 +124,8 @@ pub struct Lineage {
     key_groups: u16,
     key_hash: String,
     pending: Option<publish::PendingPublish>,
+    /// Of the newest checkpoint, until it is left in the store.
+    hint: Option<serde_json::Value>,
     /// Why nothing may be written any more.
     fenced: Option<String>,
     /// Manifests are never changed, so each is read once.

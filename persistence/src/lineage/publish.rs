@@ -202,7 +202,13 @@ impl Lineage {
         self.sequence = manifest.sequence;
         self.epoch = manifest.epoch;
         self.digest = digest_of(bytes);
-        self.leave_hint(manifest);
+        self.hint = Some(serde_json::json!({
+            "sequence": manifest.sequence,
+            "epoch": manifest.epoch,
+            "generation": manifest.generation,
+            "taken_at_ms": manifest.taken_at_ms,
+            "manifest": paths::manifest(&self.job, manifest.sequence),
+        }));
         Published {
             sequence: manifest.sequence,
             epoch: manifest.epoch,
@@ -210,15 +216,10 @@ impl Lineage {
         }
     }
 
-    /// For people and tools. Restoring does not need it, so that a failure is only logged.
-    fn leave_hint(&self, manifest: &Manifest) {
-        let hint = serde_json::json!({
-            "sequence": manifest.sequence,
-            "epoch": manifest.epoch,
-            "generation": manifest.generation,
-            "taken_at_ms": manifest.taken_at_ms,
-            "manifest": paths::manifest(&self.job, manifest.sequence),
-        });
+    /// Says which checkpoint is the newest, for people and tools, unless that has been said. Nothing
+    /// waits for it, and restoring does not need it, so that a failure is only logged.
+    pub fn leave_hint(&mut self) {
+        let Some(hint) = self.hint.take() else { return };
         let name = paths::latest(&self.job);
         if let Err(error) = self.store.put(&name, format!("{hint:#}\n").as_bytes()) {
             tracing::warn!(%name, error = %error.report(), "hint to the newest checkpoint not written");

@@ -345,6 +345,7 @@ fn a_newest_manifest_that_is_gone_is_damage() {
     let store = Arc::new(MapStore::default());
     let (mut run, _) = claim(&store).unwrap();
     publish(&store, &mut run, 1).unwrap();
+    run.leave_hint();
     let gone = paths::manifest(&job(), run.sequence());
     store.delete(&gone).unwrap();
     let error = claim(&store).unwrap_err();

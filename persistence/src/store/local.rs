@@ -12,6 +12,7 @@ mod read;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -192,10 +193,28 @@ impl Store for LocalStore {
     }
 
     fn delete(&self, name: &str) -> Result<()> {
+        self.delete_all(&[name.to_owned()])
+    }
+
+    /// A folder is synced once.
+    fn delete_all(&self, names: &[String]) -> Result<()> {
         self.writer()?;
-        let path = self.path(name)?;
-        let Some(folder) = Folder::find(folder_of(&path))? else { return Ok(()) };
-        if draft::remove(&path)? { self.folders.sync(&folder) } else { Ok(()) }
+        let mut folders = BTreeMap::<PathBuf, Folder>::new();
+        let mut removed = || {
+            for name in names {
+                let path = self.path(name)?;
+                let of = folder_of(&path);
+                let Some(folder) = Folder::find(of)? else { continue };
+                if draft::remove(&path)? {
+                    folders.entry(of.to_owned()).or_insert(folder);
+                }
+            }
+            Ok(())
+        };
+        let removed = removed();
+        // What was removed is removed for good, also if another could not be.
+        folders.values().try_for_each(|folder| self.folders.sync(folder))?;
+        removed
     }
 
     fn describe(&self) -> String {

@@ -27,6 +27,8 @@ pub(crate) enum Break {
     ReadsNothing,
     /// Deleting does nothing.
     KeepsWhatIsDeleted,
+    /// Of many that are deleted together, only the first is.
+    DeletesOne,
     /// A range past the end fails to be cut: gives the last byte again.
     WrapsRanges,
     /// An absent object has an empty range.
@@ -132,6 +134,11 @@ impl Store for BrokenStore {
             Break::KeepsWhatIsDeleted => Ok(()),
             _ => self.inner.delete(name),
         }
+    }
+
+    fn delete_all(&self, names: &[String]) -> Result<()> {
+        let how_many = if self.how == Break::DeletesOne { 1 } else { names.len() };
+        names.iter().take(how_many).try_for_each(|name| self.delete(name))
     }
 
     fn describe(&self) -> String {

@@ -49,6 +49,7 @@ fn the_suite_finds_each_planted_breach_with_the_check_made_for_it() {
         (Break::ListsOnePage, "lists many objects"),
         (Break::ReadsNothing, "gives back what was put"),
         (Break::KeepsWhatIsDeleted, "deletes, and deletes again"),
+        (Break::DeletesOne, "deletes many objects"),
         (Break::WrapsRanges, "cuts ranges at the end"),
         (Break::InventsRanges, "says that absent objects are absent"),
         (Break::TearsWrites, "shows no torn reads"),
