@@ -17,6 +17,8 @@ pub use vocabulary::{Action, Cause, Event, Kind, Part, Plan, Settings};
 /// - One checkpoint at a time. The next starts only after the one before was published or
 ///   abandoned; numbers only rise. Once `Publish` was asked for, only its answer decides: a
 ///   timeout cannot know whether the manifest exists.
+/// - An interval or record trigger waits while the output of the checkpoint before the last is not
+///   visible: a slow target holds up checkpoints, instead of leaving more and more to be made visible.
 /// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
 ///   of the last *published* checkpoint: nothing new would be in it. A watermark that moves by
 ///   itself is not a reason; a request always is.
@@ -64,6 +66,8 @@ pub struct Coordinator {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Published {
     epoch: Epoch,
+    /// The one before it.
+    before: Option<Epoch>,
     at_ms: u64,
     records: u64,
     savepoint: Option<String>,
@@ -211,6 +215,7 @@ impl Coordinator {
         actions.extend(running.waiting.into_iter().map(answer));
         self.published = Some(Published {
             epoch,
+            before: self.published.as_ref().map(|published| published.epoch),
             at_ms: self.now_ms,
             records: running.records,
             savepoint: running.savepoint,
@@ -283,12 +288,20 @@ impl Coordinator {
         if self.records_read == self.published.as_ref().map_or(0, |p| p.records) {
             return None;
         }
+        if self.is_output_behind() {
+            return None;
+        }
         let read = self.records_read - self.last_trigger_records;
         if self.settings.records.is_some_and(|n| read >= n) {
             return Some(Cause::Records);
         }
         let age_ms = self.now_ms - self.last_trigger_ms;
         self.settings.interval_ms.is_some_and(|i| age_ms >= i).then_some(Cause::Interval)
+    }
+
+    fn is_output_behind(&self) -> bool {
+        let before = self.published.as_ref().and_then(|published| published.before);
+        self.committed.iter().any(|(_, committed)| Some(*committed) < before)
     }
 
     /// A job without sources has no input to end.

@@ -1,6 +1,5 @@
 //! Process 0 of a run: takes the job over, tells the others, and conducts.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,6 +8,7 @@ use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
 
+use super::committing::Committers;
 use super::conductor::{Call, Conductor, Orders};
 use super::merge::{Bench, Merger};
 use super::message::Order;
@@ -23,15 +23,12 @@ use crate::cluster::mesh::{self, Party, RunToken};
 use crate::cluster::{Hub, Link, LinkEvent, Member};
 use crate::connector::Recovery;
 use crate::dataflow::builders;
-use crate::erased::AnyCommitter;
 use crate::flow::Flow;
 use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary};
 
 /// How long all processes together may take to find each other.
 pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
-
-type Committers = BTreeMap<usize, Box<dyn AnyCommitter>>;
 
 /// The other processes of a run.
 pub(crate) struct Company {

@@ -6,11 +6,12 @@ use isochrone_persistence::manifest;
 use isochrone_persistence::segment::Rows;
 use isochrone_persistence::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::connector::Prepare;
 use crate::protocol::{Content, Part, Prepared};
 
-/// From a worker or the coordinator to the thread that talks to the store and to sinks' targets.
+/// From a worker to the thread that talks to the store.
 pub(crate) enum Handover {
     /// A part of checkpoint `epoch`, to be made durable and acknowledged.
     Part { part: Part, epoch: Epoch, snapshot: Snapshot },
@@ -18,6 +19,14 @@ pub(crate) enum Handover {
     Ended { part: Part },
     /// A keyed instance has read its share of the checkpoint.
     Loaded { part: Part, rows: u64, bytes: u64 },
+    /// The run is over.
+    End,
+}
+
+/// To the thread that talks to sinks' targets.
+pub(crate) enum Due {
+    /// Durable output of a sink instance, to be kept until its commit.
+    Prepared { part: Part, epoch: Epoch, effect: Value },
     /// Checkpoint `epoch` exists: prepared output up to it may become visible.
     Commit { epoch: Epoch },
     /// The run is over.

@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! workers --Handover--> uploader --Report--> conductor --Order--> control --> workers
-//!                          |                    |
-//!                        store                store
+//!                       |      |             |     |
+//!                     store    |           store   `----Due----> committer --Report--> conductor
+//!                              `------------Due---------------^  |
+//!                                                              targets
 //! ```
 //!
 //! Workers never wait for a store: the uploader of each process does, and the conductor of the job,
-//! which decides when a checkpoint starts and when it exists.
+//! which decides when a checkpoint starts and when it exists. Nor does a store wait for the target
+//! of a sink: that is for the committer of each process.
 
+pub(crate) mod committing;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod follow;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Actors are worker indices; the uploader and the coordinator have the two numbers below.
+/// Actors are worker indices; the others have the numbers below.
 pub(crate) trait Pace: Send + Sync + 'static {
     /// Waits until the actor may take a step; `false` means that the machine has crashed.
     fn turn(&self, actor: usize) -> bool;
@@ -42,6 +42,8 @@ pub(crate) fn planted(pace: &dyn Pace, bug: Planted) -> bool {
     cfg!(feature = "testing") && pace.has(bug)
 }
 
+/// The actor that makes output visible.
+pub(crate) const COMMITTER: usize = usize::MAX - 2;
 /// The actor that talks to the store.
 pub(crate) const UPLOADER: usize = usize::MAX - 1;
 /// The actor that decides about checkpoints.

@@ -1,7 +1,6 @@
-//! One process of a run: its workers, its uploader, and what orders do here.
+//! One process of a run: its workers, its uploader and its committers, and what orders do here.
 
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,15 +9,16 @@ use crossbeam_channel::Sender;
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
 use isochrone_persistence::{Error, Result, SharedStore};
 
+use super::committing::{Committers, Committing};
 use super::control::Control;
-use super::message::{Handover, Order};
+use super::message::{Due, Handover, Order};
 use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
 use crate::connector::{RunContext, SinkContext};
 use crate::dataflow::builders::AllocatorBuilder;
 use crate::dataflow::{Run, run_workers};
-use crate::erased::{AnyCommitter, AnySink};
+use crate::erased::AnySink;
 use crate::flow::{Flow, Plan};
 use crate::protocol::Part;
 use crate::time::SharedClock;
@@ -41,8 +41,8 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// Committers of all sinks, by operator index.
-    pub(crate) fn committers(&self, plan: &Plan) -> Result<BTreeMap<usize, Box<dyn AnyCommitter>>> {
+    /// Committers of all sinks.
+    pub(crate) fn committers(&self, plan: &Plan) -> Result<Committers> {
         let open = |(index, id, sink): (usize, &OperatorId, &Rc<dyn AnySink>)| {
             let context = SinkContext {
                 job: self.job.clone(),
@@ -73,19 +73,24 @@ const LEAVE_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
 pub(crate) struct Process {
     pub(crate) control: Arc<Control>,
     handover: Sender<Handover>,
+    due: Sender<Due>,
     uploader: JoinHandle<()>,
+    committing: JoinHandle<()>,
     workers: Option<JoinHandle<Result<()>>>,
 }
 
 impl Process {
-    /// Starts the uploader. Orders may be applied from now on; workers start with
+    /// Starts the uploader, and what commits. Orders may be applied from now on; workers start with
     /// [`Process::start_workers`].
     pub(crate) fn begin(
         membership: &Membership,
         plan: &Plan,
-        committers: BTreeMap<usize, Box<dyn AnyCommitter>>,
+        committers: Committers,
         report: Reporter,
     ) -> Result<Process> {
+        let (due, commits) = crossbeam_channel::unbounded();
+        let (sinks, pace) = (membership.local_sinks(plan), membership.pace.clone());
+        let committing = Committing::new(commits, report.clone(), committers, sinks, pace);
         let (handover, inbox) = crossbeam_channel::unbounded();
         let clock = membership.clock.clone();
         let control = Arc::new(Control::new(membership.start, handover.clone(), clock));
@@ -96,13 +101,13 @@ impl Process {
             job: membership.job.clone(),
             generation: membership.generation,
             ids: plan.operators.iter().map(|operator| operator.id.clone()).collect(),
-            committers,
-            sinks: membership.local_sinks(plan),
+            due: due.clone(),
             books: Default::default(),
             pace: membership.pace.clone(),
         };
         let uploader = spawn("isochrone-uploader", move || uploader.run())?;
-        Ok(Process { control, handover, uploader, workers: None })
+        let committing = spawn("isochrone-committer", move || committing.run())?;
+        Ok(Process { control, handover, due, uploader, committing, workers: None })
     }
 
     pub(crate) fn start_workers<F>(
@@ -133,11 +138,11 @@ impl Process {
 
     /// Does what an order means in this process.
     pub(crate) fn orders(&self) -> impl Fn(&Order) + Send + Sync + 'static {
-        let (control, handover) = (self.control.clone(), self.handover.clone());
+        let (control, due) = (self.control.clone(), self.due.clone());
         move |order| match order {
             Order::Trigger { epoch } => control.trigger(*epoch),
-            // Without an uploader there is nobody to commit, and the run is over.
-            Order::Commit { epoch } => drop(handover.send(Handover::Commit { epoch: *epoch })),
+            // Without a committer the run is over.
+            Order::Commit { epoch } => drop(due.send(Due::Commit { epoch: *epoch })),
             Order::Assign { part, splits } => control.assign(*part, splits.clone()),
             Order::Dealt { operator, complete } => control.deal(*operator, *complete),
             Order::Finish => control.finish(),
@@ -145,7 +150,7 @@ impl Process {
         }
     }
 
-    /// Waits for the workers and the uploader. The run must be over.
+    /// Waits for the workers, the uploader and what commits. The run must be over.
     ///
     /// Threads of timely that wait for a process that is gone may never end. After a failure of a run
     /// of several processes they are given a moment and then left behind.
@@ -165,9 +170,11 @@ impl Process {
             }
         }
         let failure = self.control.take_failure();
-        // An uploader that has gone needs no end.
+        // Who has gone needs no end.
         let _ = self.handover.send(Handover::End);
+        let _ = self.due.send(Due::End);
         joined("the uploader", self.uploader)?;
+        joined("the committer", self.committing)?;
         failure.map_or(Ok(()), Err)
     }
 }

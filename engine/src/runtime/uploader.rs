@@ -1,5 +1,4 @@
-//! The thread that waits so that workers need not: it makes parts durable, acknowledges them, and
-//! makes prepared output visible once its checkpoint exists.
+//! The thread that waits so that workers need not: it makes parts durable and acknowledges them.
 //!
 //! What cannot be made durable now is kept and tried again before anything newer of the same
 //! instance, so that a later checkpoint never misses what a failed one should have held.
@@ -8,22 +7,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId};
 use isochrone_persistence::paths::{self, DataKind, DataName};
 use isochrone_persistence::segment::{self, Identity, Rows};
 use isochrone_persistence::{SharedStore, manifest};
-use serde_json::Value;
 
-use super::message::{Handover, Report, Snapshot};
+use super::message::{Due, Handover, Report, Snapshot};
 use super::pace::{Pace, Planted, UPLOADER, planted};
 use crate::Result;
 use crate::connector::Prepare;
-use crate::erased::AnyCommitter;
 use crate::protocol::{Content, Part, Prepared};
 
 /// How long to wait for work before looking whether the run is over.
-const WAIT: Duration = Duration::from_millis(20);
+pub(super) const WAIT: Duration = Duration::from_millis(20);
 
 /// Where reports go.
 pub(crate) type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
@@ -37,19 +34,16 @@ pub(crate) struct Uploader {
     pub(crate) generation: Generation,
     /// Ids by operator index.
     pub(crate) ids: Vec<OperatorId>,
-    /// Committers by operator index.
-    pub(crate) committers: BTreeMap<usize, Box<dyn AnyCommitter>>,
-    /// The sink instances of this process.
-    pub(crate) sinks: Vec<Part>,
+    /// To whoever makes output visible.
+    pub(crate) due: Sender<Due>,
     pub(crate) books: Books,
     pub(crate) pace: Arc<dyn Pace>,
 }
 
-/// What is still to be made durable, and what is still to be committed.
+/// What is still to be made durable.
 #[derive(Default)]
 pub(crate) struct Books {
     owed: BTreeMap<Part, VecDeque<(Epoch, Work)>>,
-    prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
     /// Of a planted bug: acknowledged, but not durable yet.
     late: Vec<(String, Vec<u8>)>,
 }
@@ -95,7 +89,6 @@ impl Uploader {
             Handover::Loaded { part, rows, bytes } => {
                 (self.report)(Report::Loaded { part, rows, bytes });
             }
-            Handover::Commit { epoch } => self.commit(epoch),
             Handover::End => {}
         }
     }
@@ -150,14 +143,11 @@ impl Uploader {
                 }
                 Work::Prepare(prepare) => {
                     let pending = prepare()?;
+                    // IMPORTANT: before it is acknowledged, so that it comes before its commit.
                     if let Some(Prepared { effect, .. }) = &pending {
-                        if planted(&*self.pace, Planted::CommitBeforeManifest)
-                            && let Some(committer) = self.committers.get_mut(&part.operator)
-                        {
-                            committer.commit(std::slice::from_ref(effect))?;
-                        }
-                        let prepared = self.books.prepared.entry(part).or_default();
-                        prepared.push((*epoch, effect.clone()));
+                        let (epoch, effect) = (*epoch, effect.clone());
+                        // Without a committer the run is over.
+                        let _ = self.due.send(Due::Prepared { part, epoch, effect });
                     }
                     Content::Sink { pending }
                 }
@@ -173,30 +163,5 @@ impl Uploader {
             // Nobody waits for the answer: that is the bug.
             let _ = self.store.put(&name, &bytes);
         }
-    }
-
-    /// IMPORTANT: called only after the manifest of `epoch` is durable.
-    fn commit(&mut self, epoch: Epoch) {
-        if let Err(error) = self.try_commit(epoch) {
-            return (self.report)(Report::Failed((&error).into()));
-        }
-        for &part in &self.sinks {
-            (self.report)(Report::Committed { part, epoch });
-        }
-    }
-
-    fn try_commit(&mut self, epoch: Epoch) -> Result<()> {
-        for (&operator, committer) in &mut self.committers {
-            let of_operator = |part: &Part| part.operator == operator;
-            let prepared = self.books.prepared.iter_mut().filter(|(part, _)| of_operator(part));
-            let mut due = Vec::new();
-            for (_, effects) in prepared {
-                due.extend(effects.extract_if(.., |(cut, _)| *cut <= epoch).map(|(_, e)| e));
-            }
-            if !due.is_empty() {
-                committer.commit(&due)?;
-            }
-        }
-        Ok(())
     }
 }

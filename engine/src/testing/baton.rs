@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::random::Random;
 use super::trace::Trace;
-use crate::runtime::pace::{COORDINATOR, Pace, Planted, UPLOADER};
+use crate::runtime::pace::{COMMITTER, COORDINATOR, Pace, Planted, UPLOADER};
 use crate::time::ManualClock;
 
 /// After so many steps a run that does not crash counts as stuck.
@@ -58,7 +58,7 @@ struct State {
 
 impl Baton {
     pub(crate) fn new(fate: Fate, clock: Arc<ManualClock>, trace: Arc<Trace>) -> Baton {
-        let actors = fate.workers + 2;
+        let actors = fate.workers + 3;
         let mut random = Random::new(fate.seed);
         let weights = (0..actors).map(|_| 1 + random.below(6)).collect();
         Baton {
@@ -107,14 +107,16 @@ impl Baton {
 
     fn slot(&self, actor: usize) -> usize {
         match actor {
+            COMMITTER => self.called.len() - 3,
             UPLOADER => self.called.len() - 2,
             COORDINATOR => self.called.len() - 1,
             worker => worker,
         }
     }
 
-    /// Calls the next actor. An uploader that is alone only waits to be told that the run is over,
-    /// by somebody who has no turns: its steps are not counted, since their number is a race.
+    /// Calls the next actor. When nobody but the uploader and the committer is left, they only wait to
+    /// be told that the run is over, by somebody who has no turns: their steps are not counted, since
+    /// their number is a race.
     fn hand_on(&self, mut state: MutexGuard<'_, State>) {
         state.turn = self.choose_next(&mut state);
         let next = state.turn;
@@ -127,14 +129,16 @@ impl Baton {
     }
 
     fn choose_next(&self, state: &mut State) -> Option<usize> {
-        let last = self.slot(UPLOADER);
+        let last = [self.slot(COMMITTER), self.slot(UPLOADER)];
         let here = |slot: &usize| !state.gone[*slot];
         let actors: Vec<usize> = (0..state.gone.len()).filter(here).collect();
         if actors.is_empty() || self.is_dead() {
             return None;
         }
-        if actors == [last] {
-            return Some(last);
+        if actors.iter().all(|actor| last.contains(actor)) {
+            // In turns.
+            let other = actors.iter().find(|actor| state.turn != Some(**actor));
+            return other.or(actors.first()).copied();
         }
         state.steps += 1;
         if state.steps.is_multiple_of(PHASE) {

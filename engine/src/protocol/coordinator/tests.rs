@@ -96,6 +96,27 @@ fn interval_runs_from_trigger_to_trigger_but_never_overlaps() {
     assert_eq!(after, [Commit { epoch: Epoch(11) }, Collect, trigger(12, Cause::Interval)]);
 }
 
+/// The next checkpoint need not wait for the target of a sink; the one after it does.
+#[test]
+fn output_that_does_not_become_visible_holds_up_checkpoints_by_time_but_no_requests() {
+    let mut job = job(settings());
+    job.tick(100, 1);
+    job.complete(11);
+    assert_eq!(job.tick(200, 2), [trigger(12, Cause::Interval)], "11 is not visible yet");
+    job.complete(12);
+    assert_eq!(job.tick(300, 3), [], "11 is still not");
+    assert_eq!(job.request(1, None), [trigger(13, Cause::Request)]);
+    job.complete(13);
+    assert_eq!(job.tick(500, 4), [], "12 is not either");
+    assert_eq!(job.on(Event::Committed { part: part(SINK, 0), epoch: Epoch(12) }), []);
+    let last = Event::Committed { part: part(SINK, 1), epoch: Epoch(12) };
+    assert_eq!(job.on(last), [trigger(14, Cause::Interval)]);
+    job.ack_all(14);
+    job.published(14);
+    assert_eq!(job.tick(700, 5), [], "13 is not");
+    assert_eq!(job.on(Event::Stop), [trigger(15, Cause::Stopped)]);
+}
+
 #[test]
 fn nothing_read_since_the_last_published_one_takes_none() {
     let mut job = job(settings());
