@@ -89,6 +89,11 @@ impl Producer {
         let reports = Reports::new(context.clone());
         let producer = BaseProducer::from_config_and_context(&config, reports);
         let producer = producer.map_err(|error| failed(&error))?;
+        if id.is_some() {
+            // A client that has no connection yet looks for the coordinator again after half a second.
+            // What fails here is told below.
+            let _ = producer.client().fetch_metadata(None, SLICE);
+        }
         while id.is_some() {
             let Err(error) = producer.init_transactions(SLICE) else { break };
             producer.poll(PAUSE);

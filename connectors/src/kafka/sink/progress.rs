@@ -24,6 +24,7 @@ use super::decide::{Claim, Marker, View};
 /// How long the end of the topic is waited for: longer than a transaction of somebody else may hide
 /// it.
 const PATIENCE: Duration = Duration::from_secs(90);
+const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const POLL: Duration = Duration::from_millis(50);
 
 /// A record of the progress topic; its key says of which sink and lane.
@@ -137,6 +138,9 @@ impl Progress {
         let consumer: BaseConsumer<Context> =
             BaseConsumer::from_config_and_context(&config, context.clone())
                 .map_err(|error| failed(&error))?;
+        // A client that has no connection yet looks for the beginning again after half a second. What
+        // fails here is told below.
+        let _ = consumer.fetch_metadata(Some(&self.topic), CONNECT_WITHIN);
         let mut from = TopicPartitionList::new();
         from.add_partition_offset(&self.topic, 0, Offset::Beginning)
             .and_then(|()| consumer.assign(&from))
