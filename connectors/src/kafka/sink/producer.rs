@@ -20,6 +20,7 @@ use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _};
 
 use super::super::batch::{Entry, Outbox};
+use super::super::client::Context;
 use super::super::cluster::{Kafka, Own};
 use super::super::trouble::explain;
 use super::record::{Headers, MAGIC, Place};
@@ -34,7 +35,9 @@ const STATISTICS_NEEDED: u64 = 2;
 const RECORD_MAX: &str = "1000000000";
 /// A call is cut into pieces of this length, so that what the client meets meanwhile is seen.
 const SLICE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(50);
+/// How often is looked what opening a producer waits for.
+const LOOK_EVERY: Duration = Duration::from_millis(30);
+const PAUSE: Duration = Duration::from_millis(20);
 /// Records handed over in one call.
 const BATCH: usize = 4096;
 /// What the client says and is taken in at a time.
@@ -86,24 +89,17 @@ impl Producer {
             // Nobody goes by them there.
             None => config.set("statistics.interval.ms", "0"),
         };
-        let reports = Reports::new(context.clone());
-        let producer = BaseProducer::from_config_and_context(&config, reports);
-        let producer = producer.map_err(|error| failed(&error))?;
-        if id.is_some() {
-            // A client that has no connection yet looks for the coordinator again after half a second.
-            // What fails here is told below.
-            let _ = producer.client().fetch_metadata(None, SLICE);
-        }
-        while id.is_some() {
-            let Err(error) = producer.init_transactions(SLICE) else { break };
-            producer.poll(PAUSE);
-            let hopeless = context.is_hopeless();
-            if !is_retriable(&error) || hopeless || deadline.has_passed() {
-                return Err(failed(&error));
+        loop {
+            let reports = Reports::new(context.clone());
+            let producer = BaseProducer::from_config_and_context(&config, reports);
+            let producer = producer.map_err(|error| failed(&error))?;
+            if id.is_none() || fence(&producer, &context, deadline).map_err(|e| failed(&e))? {
+                context.forget();
+                return Ok(Producer { outbox: Outbox::new(producer), ended: 0, statistics: 0 });
             }
+            drop(producer);
+            std::thread::park_timeout(PAUSE);
         }
-        context.forget();
-        Ok(Producer { outbox: Outbox::new(producer), ended: 0, statistics: 0 })
     }
 
     /// Takes in what the client has to say. To be called from time to time, since it is kept until
@@ -270,6 +266,28 @@ impl Producer {
                 Err(KafkaError::MessageProduction(RDKafkaErrorCode::PurgeQueue))
             }
             Some(code) => Err(KafkaError::MessageProduction(code)),
+        }
+    }
+}
+
+/// Takes the transactional id from whoever has it. `false` if the broker still aborts what the one
+/// before left open: it does so in a moment, and this client would look again after half a second only.
+fn fence(
+    producer: &BaseProducer<Reports>,
+    context: &Context,
+    deadline: &Deadline,
+) -> KafkaResult<bool> {
+    // Without a connection, too, it would look again after half a second. What fails is told below.
+    let _ = producer.client().fetch_metadata(None, SLICE);
+    loop {
+        let Err(error) = producer.init_transactions(LOOK_EVERY) else { return Ok(true) };
+        producer.poll(Duration::ZERO);
+        let hopeless = context.is_hopeless();
+        if !is_retriable(&error) || hopeless || deadline.has_passed() {
+            return Err(error);
+        }
+        if error.rdkafka_error_code() == Some(RDKafkaErrorCode::ConcurrentTransactions) {
+            return Ok(false);
         }
     }
 }
