@@ -27,7 +27,7 @@ use super::record::{Headers, MAGIC, Place};
 use super::reports::Reports;
 
 /// Statistics come so often, in milliseconds.
-const STATISTICS_MS: &str = "25";
+const STATISTICS_MS: &str = "10";
 /// The first statistics after a transaction may have been taken before it ended; the second were
 /// begun after the first were there.
 const STATISTICS_NEEDED: u64 = 2;
