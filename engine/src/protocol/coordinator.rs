@@ -17,8 +17,8 @@ pub use vocabulary::{Action, Cause, Event, Kind, Part, Plan, Settings};
 /// - One checkpoint at a time. The next starts only after the one before was published or
 ///   abandoned; numbers only rise. Once `Publish` was asked for, only its answer decides: a
 ///   timeout cannot know whether the manifest exists.
-/// - An interval or record trigger waits while the output of the checkpoint before the last is not
-///   visible: a slow target holds up checkpoints, instead of leaving more and more to be made visible.
+/// - Nothing is triggered while the output of the checkpoint before the last is not visible: a slow
+///   target holds up checkpoints, and a manifest names the output of two epochs at most.
 /// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
 ///   of the last *published* checkpoint: nothing new would be in it. A watermark that moves by
 ///   itself is not a reason; a request always is.
@@ -247,7 +247,7 @@ impl Coordinator {
     }
 
     fn trigger_if_due(&mut self, actions: &mut Vec<Action>) {
-        if self.running.is_some() || self.life != Life::Running {
+        if self.running.is_some() || self.life != Life::Running || self.is_output_behind() {
             return;
         }
         let Some(cause) = self.due() else { return };
@@ -286,9 +286,6 @@ impl Coordinator {
             return Some(Cause::Request);
         }
         if self.records_read == self.published.as_ref().map_or(0, |p| p.records) {
-            return None;
-        }
-        if self.is_output_behind() {
             return None;
         }
         let read = self.records_read - self.last_trigger_records;

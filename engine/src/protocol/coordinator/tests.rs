@@ -98,23 +98,21 @@ fn interval_runs_from_trigger_to_trigger_but_never_overlaps() {
 
 /// The next checkpoint need not wait for the target of a sink; the one after it does.
 #[test]
-fn output_that_does_not_become_visible_holds_up_checkpoints_by_time_but_no_requests() {
+fn output_that_does_not_become_visible_holds_up_checkpoints() {
     let mut job = job(settings());
     job.tick(100, 1);
     job.complete(11);
     assert_eq!(job.tick(200, 2), [trigger(12, Cause::Interval)], "11 is not visible yet");
     job.complete(12);
     assert_eq!(job.tick(300, 3), [], "11 is still not");
-    assert_eq!(job.request(1, None), [trigger(13, Cause::Request)]);
+    assert_eq!(job.request(1, None), []);
+    assert_eq!(job.on(Event::Stop), []);
+    assert_eq!(job.on(Event::Committed { part: part(SINK, 0), epoch: Epoch(11) }), []);
+    let last = Event::Committed { part: part(SINK, 1), epoch: Epoch(11) };
+    assert_eq!(job.on(last), [trigger(13, Cause::Stopped)]);
     job.complete(13);
-    assert_eq!(job.tick(500, 4), [], "12 is not either");
-    assert_eq!(job.on(Event::Committed { part: part(SINK, 0), epoch: Epoch(12) }), []);
-    let last = Event::Committed { part: part(SINK, 1), epoch: Epoch(12) };
-    assert_eq!(job.on(last), [trigger(14, Cause::Interval)]);
-    job.ack_all(14);
-    job.published(14);
-    assert_eq!(job.tick(700, 5), [], "13 is not");
-    assert_eq!(job.on(Event::Stop), [trigger(15, Cause::Stopped)]);
+    assert_eq!(job.commit(12), []);
+    assert_eq!(job.commit(13), [Finish { cause: Cause::Stopped }]);
 }
 
 #[test]
@@ -205,6 +203,7 @@ fn requests_during_a_checkpoint_share_the_next_one() {
     assert_eq!(job.complete(11)[2..], [answer(1, 11), trigger(12, Cause::Request)]);
     let Publish { savepoint, .. } = &job.ack_all(12)[0] else { panic!() };
     assert_eq!(savepoint.as_deref(), Some("before-upgrade"));
+    job.commit(11);
     let after = job.published(12);
     assert_eq!(after[2..], [answer(2, 12), answer(3, 12), trigger(13, Cause::Request)]);
     assert_eq!(job.complete(13)[2..], [answer(4, 13)]);
