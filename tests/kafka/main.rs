@@ -26,6 +26,7 @@ mod history;
 mod inputs;
 mod job;
 mod kills;
+mod late;
 #[path = "../../examples/load_topic.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod load_topic;
