@@ -15,7 +15,7 @@ use crate::support::{stored, wait};
 
 const ACCOUNTS: u64 = 40;
 const PARTITIONS_IN: u32 = 6;
-const PARTITIONS_OUT: u32 = 4;
+pub(crate) const PARTITIONS_OUT: u32 = 4;
 const CHECKPOINT_EVERY: &str = "50ms";
 
 /// What an account's n-th purchase was.

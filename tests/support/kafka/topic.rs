@@ -87,6 +87,19 @@ impl Topic {
         metadata.topics().first().map_or(0, |topic| topic.partitions().len() as u32)
     }
 
+    /// The broker that leads a partition.
+    pub fn leader(&self, partition: i32) -> u32 {
+        let client: BaseConsumer = self.client.create().unwrap();
+        let leader = wait::until(wait::SOON, || {
+            let metadata = patiently(|| client.fetch_metadata(Some(&self.name), ASK_FOR));
+            let found = metadata.topics().first()?.partitions();
+            let found = found.iter().find(|found| found.id() == partition)?;
+            // For a moment there may be none.
+            u32::try_from(found.leader()).ok()
+        });
+        leader.unwrap_or_else(|| panic!("nobody leads partition {partition} of {}", self.name))
+    }
+
     /// First offset and the one after the last, transactions that are open included.
     pub fn watermarks(&self, partition: i32) -> (i64, i64) {
         self.watermarks_as("read_uncommitted", partition)
