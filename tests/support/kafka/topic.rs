@@ -78,6 +78,17 @@ impl Topic {
         let change = settings.iter().fold(change, |change, (key, value)| change.set(key, value));
         let done = block_on(self.admin().alter_configs(&[change], &options())).unwrap();
         assert!(done[0].is_ok(), "{done:?}");
+        // The answer comes before every broker goes by it.
+        let holds =
+            || settings.iter().all(|(key, value)| self.setting(key).as_deref() == Some(*value));
+        assert!(wait::soon(holds), "topic {} does not become {settings:?}", self.name);
+    }
+
+    fn setting(&self, key: &str) -> Option<String> {
+        let of = [ResourceSpecifier::Topic(&self.name)];
+        let found = block_on(self.admin().describe_configs(&of, &options())).unwrap();
+        let found = found.into_iter().next().expect("it was asked for").ok()?;
+        found.get(key).and_then(|entry| entry.value.clone())
     }
 
     /// How many partitions it has; 0 when it is not there.
@@ -156,7 +167,7 @@ impl Topic {
 }
 
 /// Much less than the time-out of a transaction, which would hide that one was left open.
-const STABLE_WITHIN: Duration = Duration::from_secs(15);
+const STABLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long one question may take.
 const ASK_FOR: Duration = Duration::from_secs(10);
