@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isochrone_connectors::kafka::{Admin, Kafka, KafkaPosition, KafkaTopic};
@@ -279,6 +280,39 @@ where
     let mut reading = Reading::open(source, split);
     reading.until_finished().unwrap();
     reading.batch
+}
+
+/// What is warned of on this thread while something is done.
+pub(crate) fn warnings(work: impl FnOnce()) -> Vec<String> {
+    let heard = Heard::default();
+    tracing::subscriber::with_default(heard.clone(), work);
+    std::mem::take(&mut *heard.0.lock().unwrap())
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Heard {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            text += &format!("{field}={value:?} ");
+        });
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
