@@ -131,7 +131,7 @@ impl Transaction {
     }
 
     /// Commits, and begins the next one with the same producer.
-    pub fn commit_and_begin(&mut self) {
+    pub fn commit_and_begin(&self) {
         self.producer.commit_transaction(wait::SOON).unwrap();
         self.producer.begin_transaction().unwrap();
     }
