@@ -69,6 +69,7 @@ pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     if is_read(&args.output) || letters.is_some_and(is_read) {
         return Err(Error::invalid("the job reads what it writes: name another topic"));
     }
+    args.kafka.check(&args.input, &args.output, args.follow)?;
     match &args.output {
         #[cfg(feature = "kafka")]
         End::Topic(url) => args.kafka.create(url)?,
@@ -114,7 +115,7 @@ struct Args {
     /// Directory for the assessments, as part-*.jsonl, or a topic, kafka://host:port/topic
     #[arg(long, value_name = "DIR|URL")]
     output: End,
-    /// Go on reading when input files grow
+    /// Go on reading when input files grow; a topic is read on and on unless `--until-end` is given
     #[arg(long)]
     follow: bool,
     /// What is not a purchase: fail, skip it, or write it to a directory or topic of dead letters

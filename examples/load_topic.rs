@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use ends::KafkaFlags;
+use ends::{End, KafkaFlags};
 use isochrone::prelude::*;
 
 #[derive(Clone, Serialize, Deserialize)]
@@ -47,6 +47,7 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
+    args.kafka.check(&End::Path(args.input.clone()), &End::Topic(args.output.clone()), false)?;
     args.kafka.create(&args.output)?;
     let job = Job::new("load-topic").checkpoint(Checkpoint::dir("state-load"));
     job.run(args.run.clone(), move |flow| {

@@ -10,8 +10,8 @@ pub use isochrone_connectors as connectors;
 pub use isochrone_engine::testing;
 pub use isochrone_engine::{
     Checkpoint, CheckpointStats, Error, ErrorKind, Flow, Id, Job, JobHandle, Keyed, Loaded,
-    Outcome, PendingOutput, RestoreReport, Result, RunArgs, Stateful, Stream, Summary, args,
-    connector, ids, keyed, main, record, state, time,
+    Outcome, PendingOutput, RestoreReport, Result, RunArgs, Stateful, Stream, Summary, Written,
+    args, connector, ids, keyed, main, record, state, time,
 };
 pub use isochrone_persistence as persistence;
 

@@ -137,7 +137,9 @@ fn account_risk_does_with_malformed_input_as_told() {
 
     let letters = folder.path().join("letters");
     let dead_letters = format!("dead-letters={}", letters.display());
-    run("dead").arg("--on-malformed", &dead_letters).succeeds();
+    let told = run("dead").arg("--on-malformed", &dead_letters).succeeds();
+    let written = "2 records read, 3 written (1 to `dead-letters`, 2 to `assessments`) in";
+    assert!(told.contains(written), "{told}");
     assert_eq!(total("dead"), expected);
     let letters = lines_of(&letters, "jsonl");
     assert_eq!(letters.len(), 1, "{letters:?}");
@@ -156,6 +158,15 @@ fn account_risk_refuses_slips_of_the_pen() {
     ] {
         let error = run().arg(flag, value).fails_with(2);
         assert!(error.contains(says) && error.contains(flag), "{error}");
+    }
+    // Flags that are for the other kind of input, or output.
+    for (input, flag, says) in [
+        (PURCHASES, "--until-end", "`--until-end` is for topics"),
+        ("kafka://127.0.0.1:1/t", "--follow", "`--follow` is for files"),
+        (PURCHASES, "--create-topic=1", "`--create-topic` is for topics"),
+    ] {
+        let error = account_risk(folder.path(), input).flag(flag).fails_with(2);
+        assert!(error.contains(says) && error.contains("leave it out"), "{error}");
     }
     for output in [folder.path().join("in"), folder.path().join("in/out")] {
         fs::create_dir_all(folder.path().join("in")).unwrap();

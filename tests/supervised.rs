@@ -35,6 +35,11 @@ struct Set {
 
 impl Set {
     fn start(test: &str) -> Set {
+        Set::of(PROCESSES, test)
+    }
+
+    /// One process is not supervised.
+    fn of(processes: usize, test: &str) -> Set {
         let folder = TempDir::new().unwrap();
         let log = Log::generate(11, &folder.path().join("input"), 40_000, 6);
         let at = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -42,7 +47,7 @@ impl Set {
             ("--input", at("input")),
             ("--output", at("output")),
             ("--store", at("store")),
-            ("--processes", PROCESSES.to_string()),
+            ("--processes", processes.to_string()),
             ("--workers", "2".to_owned()),
             ("--heartbeat-timeout", "1s".to_owned()),
             ("--checkpoint-every", "50ms".to_owned()),
@@ -136,6 +141,26 @@ fn each_process_that_is_killed_costs_one_restart_of_all() {
 }
 
 #[test]
+fn a_checkpoint_that_is_asked_for_is_told_once_when_it_exists() {
+    play(account_risk::run);
+    for processes in [1, PROCESSES] {
+        let test = "a_checkpoint_that_is_asked_for_is_told_once_when_it_exists";
+        let mut set = Set::of(processes, test);
+        set.job.signal("USR1");
+        let told = |set: &Set| {
+            let errors = set.job.errors();
+            let lines = errors.lines().filter_map(|line| line.strip_prefix("checkpoint "));
+            let epochs =
+                lines.filter_map(|line| line.strip_suffix(" exists, as asked for by SIGUSR1"));
+            epochs.map(|epoch| epoch.parse::<u64>().unwrap()).collect::<Vec<_>>()
+        };
+        assert!(wait::soon(|| !told(&set).is_empty()), "{}", set.job.errors());
+        set.drain();
+        assert_eq!(told(&set).len(), 1, "{}", set.job.errors());
+    }
+}
+
+#[test]
 fn no_process_outlives_its_supervisor() {
     play(account_risk::run);
     let mut set = Set::start("no_process_outlives_its_supervisor");
@@ -158,6 +183,8 @@ fn a_panic_in_one_process_stops_all_and_is_told_with_operator_and_key() {
     for part in ["operator `sums` at key 17", "seventeen is one too many"] {
         assert!(job.errors().contains(part), "{}", job.errors());
     }
+    let told = job.errors().matches("operator `sums` at key 17").count();
+    assert_eq!(told, 1, "each process knows it, and one tells it: {}", job.errors());
     // Starting two processes is most of it.
     assert!(started.passed() < PATIENCE, "after {:?}", started.passed());
 }

@@ -40,7 +40,7 @@ const AFTER_HELP: &str = "\
 Signals:
   SIGTERM, SIGINT  take a last checkpoint, make its output visible, end with 0; a second one ends
                    the job at once, with 4, and says what it was waiting for
-  SIGUSR1          take a checkpoint
+  SIGUSR1          take a checkpoint, and say so when it exists
 
 Exit codes:
    0  all input is read, or the job was stopped

@@ -32,7 +32,7 @@ pub use job::{Checkpoint, Job, JobHandle};
 pub use keyed_stream::{Keyed, Stateful};
 pub use pending::PendingOutput;
 pub use stream::Stream;
-pub use summary::{CheckpointStats, Loaded, Outcome, RestoreReport, Summary};
+pub use summary::{CheckpointStats, Loaded, Outcome, RestoreReport, Summary, Written};
 
 #[cfg(feature = "testing")]
 use testing::crash::point as crash_point;

@@ -32,6 +32,8 @@ pub struct Summary {
     pub read: u64,
     /// Records that this run handed to sinks.
     pub written: u64,
+    /// The same by sink.
+    pub sinks: Vec<Written>,
     /// Pieces of malformed input that this run skipped.
     pub skipped: u64,
     /// Its checkpoints.
@@ -40,6 +42,15 @@ pub struct Summary {
     pub restore: RestoreReport,
     /// How long it took, in milliseconds.
     pub elapsed_ms: u64,
+}
+
+/// Records that a run handed to one sink.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Written {
+    /// The sink's id.
+    pub sink: String,
+    /// How many.
+    pub records: u64,
 }
 
 /// Why a run ended well.
@@ -158,11 +169,16 @@ impl fmt::Display for Summary {
             Outcome::Stopped => write!(f, "stopped")?,
         }
         let CheckpointStats { published, failed, bytes_total, .. } = self.checkpoints;
+        write!(f, ": {} records read, {} written", self.read, self.written)?;
+        // What is output and what are dead letters, say.
+        if self.sinks.len() > 1 {
+            let of = |Written { sink, records }: &Written| format!("{records} to `{sink}`");
+            let sinks: Vec<String> = self.sinks.iter().map(of).collect();
+            write!(f, " ({})", sinks.join(", "))?;
+        }
         write!(
             f,
-            ": {} records read, {} written in {seconds:.2} s; {published} checkpoints, \
-             {bytes_total} bytes of state written",
-            self.read, self.written
+            " in {seconds:.2} s; {published} checkpoints, {bytes_total} bytes of state written"
         )?;
         if self.skipped > 0 {
             write!(f, "; {} malformed pieces skipped", self.skipped)?;

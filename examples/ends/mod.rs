@@ -61,6 +61,33 @@ pub(crate) struct KafkaFlags {
     pub(crate) until_end: bool,
 }
 
+impl KafkaFlags {
+    /// Refuses flags that would change nothing: who gives them means something else.
+    pub(crate) fn check(&self, input: &End, output: &End, follow: bool) -> Result<()> {
+        let is_topic = |end: &End| matches!(end, End::Topic(_));
+        let useless = [
+            (
+                self.until_end && !is_topic(input),
+                "`--until-end` is for topics: files are read to their end without it, unless \
+                 `--follow` is given; leave it out",
+            ),
+            (
+                follow && is_topic(input),
+                "`--follow` is for files: a topic is read on and on without it, unless \
+                 `--until-end` is given; leave it out",
+            ),
+            (
+                self.create_topic.is_some() && !is_topic(output),
+                "`--create-topic` is for topics, and the output is a directory; leave it out",
+            ),
+        ];
+        match useless.iter().find(|(is_useless, _)| *is_useless) {
+            Some((_, why)) => Err(Error::invalid(*why)),
+            None => Ok(()),
+        }
+    }
+}
+
 #[cfg(feature = "kafka")]
 impl KafkaFlags {
     /// The cluster and the topic of a URL.

@@ -9,6 +9,8 @@ use crate::support::wait;
 
 const SOAK: Duration = Duration::from_secs(120);
 const RESTART_EVERY: Duration = Duration::from_secs(20);
+/// However long that takes on a busy machine.
+const RESTARTS_MIN: u32 = 3;
 
 /// It has gone on all the time; its last run, to the end, leaves nothing out.
 fn ends_exact(place: &Place, mut job: Job) {
@@ -50,7 +52,7 @@ fn a_broker_that_is_restarted_all_the_time_only_costs_time() {
     let job = place.job().workers(2).start();
     let started = wait::Since::now();
     let mut restarts = 0;
-    while started.passed() < SOAK {
+    while started.passed() < SOAK || restarts < RESTARTS_MIN {
         place.feed(200);
         wait::pause(Duration::from_millis(100));
         if started.passed() > RESTART_EVERY * (restarts + 1) {
@@ -62,7 +64,6 @@ fn a_broker_that_is_restarted_all_the_time_only_costs_time() {
         }
     }
     eprintln!("{restarts} restarts, {} records", place.expected.len());
-    assert!(restarts >= 3, "{restarts}");
     ends_exact(&place, job);
 }
 

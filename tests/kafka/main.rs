@@ -26,6 +26,8 @@ mod history;
 mod inputs;
 mod job;
 mod kills;
+mod late;
+mod leaders;
 #[path = "../../examples/load_topic.rs"]
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod load_topic;

@@ -15,8 +15,10 @@ use crate::support::{stored, wait};
 
 const ACCOUNTS: u64 = 40;
 const PARTITIONS_IN: u32 = 6;
-const PARTITIONS_OUT: u32 = 4;
+pub(crate) const PARTITIONS_OUT: u32 = 4;
 const CHECKPOINT_EVERY: &str = "50ms";
+/// What goes wrong is told within 30 seconds; on a busy machine a start takes some more.
+pub(crate) const TOLD_WITHIN: Duration = Duration::from_secs(45);
 
 /// What an account's n-th purchase was.
 pub(crate) type Counted = (u64, String);
@@ -111,13 +113,16 @@ impl Place {
     /// Waits until a committed record is there for each purchase so far.
     pub(crate) fn await_all(&self, job: &Job) {
         let all = self.expected.len() as u64;
-        let (mut seen, look_every) = (0, Duration::from_millis(200));
-        let came = wait::soon(|| {
-            wait::pause(look_every);
-            seen = verdict(&self.expected, &self.output.glance()).records;
-            seen >= all
-        });
-        assert!(came, "{seen} of {all} records came out; the job says: {}", job.errors());
+        let (mut seen, mut since) = (0, wait::Since::now());
+        while seen < all {
+            wait::pause(Duration::from_millis(200));
+            let now = verdict(&self.expected, &self.output.glance()).records;
+            if now > seen {
+                (seen, since) = (now, wait::Since::now());
+            }
+            let goes_on = since.passed() < wait::SOON;
+            assert!(goes_on, "{seen} of {all} records came out; the job says: {}", job.errors());
+        }
     }
 
     /// Everything has come out once and in order, and nothing hangs behind.
@@ -206,14 +211,14 @@ impl Run<'_> {
     }
 
     /// Runs to the end of the input, which it does not reach; answers what it says of that, which
-    /// has to come within 30 seconds.
+    /// has to come soon.
     pub(crate) fn fails_with(self, code: i32) -> String {
         let since = wait::Since::now();
         let mut job = self.until_end().start();
         let end = job.end();
         let (took, said) = (since.passed(), job.errors());
         assert_eq!(end.code(), Some(code), "{end}: {said}");
-        assert!(took < Duration::from_secs(30), "it took {took:?} to say: {said}");
+        assert!(took < TOLD_WITHIN, "it took {took:?} to say: {said}");
         said
     }
 

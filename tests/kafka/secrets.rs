@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use tempfile::TempDir;
 
 use crate::job::CHILD;
+use crate::place::TOLD_WITHIN;
 use crate::support::child::Job;
 use crate::support::example::snapshot;
 use crate::support::kafka::{Broker, Topic, row};
@@ -83,7 +83,8 @@ impl Bench {
         let since = wait::Since::now();
         let mut job = Job::start_within(&around, CHILD, &flags, &errors);
         let code = job.end().code();
-        assert!(since.passed() < Duration::from_secs(30), "{:?}", since.passed());
+        // All that can be logged takes a busy machine a while; what goes wrong is still told soon.
+        assert!(code == Some(0) || since.passed() < TOLD_WITHIN, "{:?}", since.passed());
         let said = job.errors();
         assert!(!said.contains(PLANTED), "{}", around_of(&said));
         (code, said)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Real Apache Kafka 4.3.1 brokers (KRaft) for tests, on loopback only, each set in a folder of its own.
 #
-#   kafka.sh try [PORT]              one broker to try things with, at 9092 unless told; says how to go on
+#   kafka.sh try [PORT]              one broker to try things with, at 9092 unless told; says how to go on. One
+#                                    that is there already keeps its port
 #   kafka.sh start DIR [OPTION..]    starts new brokers, prints their addresses when all of them answer
 #       --port P          first of the ports (default: free ones); a broker takes two, with --secure three
 #       --brokers 3       three, with replication factor 3 and min.insync.replicas 2 (default: 1)
@@ -407,6 +408,11 @@ try() {
     local dir=${ISOCHRONE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isochrone}/try-kafka
     if [[ -e $dir/1 ]]; then
         running "$dir/1" > /dev/null || restart "$dir"
+        # It keeps the port that it was made with.
+        if [[ -n ${1:-} && $1 != "$(cat "$dir/1/port")" ]]; then
+            echo "kafka.sh: there is a broker already, at $(address "$dir"), not at port $1; for another" \
+                "port stop it and forget it first, as below" >&2
+        fi
     else
         bash "$here/needs.sh" --install || echo "kafka.sh: goes on without, it may do" >&2
         start "$dir" --port "${1:-9092}" --set auto.create.topics.enable=true > /dev/null

@@ -37,6 +37,11 @@ impl Example {
         self
     }
 
+    pub(crate) fn flag(mut self, flag: &str) -> Example {
+        self.0.arg(flag);
+        self
+    }
+
     pub(crate) fn path(self, flag: &str, value: &Path) -> Example {
         self.arg(flag, value.to_str().unwrap())
     }

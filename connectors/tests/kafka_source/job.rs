@@ -70,15 +70,14 @@ fn runs_at_any_number_of_workers_read_every_record_once() {
     let all = send(1, 1000..2000);
     run_until(&topic, store.path(), &out, 1, all);
     // While nobody reads, a partition is added; another one while somebody does.
-    admin().grow(&topic.name, 4).unwrap();
-    eventually("the partition is there", || discover(&topic.source().text()).len() == 4);
+    topic.grow(4);
     let all = send(3, 5000..5500);
     run_until(&topic, store.path(), &out, 5, all);
     let name = topic.name.clone();
     let grower = std::thread::spawn(move || {
         std::thread::park_timeout(Duration::from_millis(500));
-        admin().grow(&name, 5).unwrap();
         let topic = Topic { name };
+        topic.grow(5);
         topic.send(4, &strs(&numbers(7000..7300)));
     });
     sent.insert(4, numbers(7000..7300));

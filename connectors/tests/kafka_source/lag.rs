@@ -13,7 +13,7 @@ fn committed(group: &str, topic: &str, partitions: i32) -> Vec<Offset> {
     let consumer: BaseConsumer = config.create().unwrap();
     let mut asked = TopicPartitionList::new();
     asked.add_partition_range(topic, 0, partitions - 1);
-    let found = consumer.committed_offsets(asked, std::time::Duration::from_secs(20)).unwrap();
+    let found = consumer.committed_offsets(asked, std::time::Duration::from_secs(60)).unwrap();
     found.elements().iter().map(|element| element.offset()).collect()
 }
 
@@ -66,9 +66,10 @@ fn a_group_that_cannot_be_told_is_no_error() {
         observer(&splits);
     }
     let ms = isochrone_engine::time::Clock::monotonic_ms(&clock);
-    assert!(ms < 1_000, "it waited {ms} ms");
+    // Far less than a client waits for an answer; far more than a slow machine needs for none.
+    assert!(ms < 10_000, "it waited {ms} ms");
     // Nor does the end of the job wait for an answer that does not come.
     drop(observer);
     let ms = isochrone_engine::time::Clock::monotonic_ms(&clock);
-    assert!(ms < 3_000, "it waited {ms} ms");
+    assert!(ms < 20_000, "it waited {ms} ms");
 }

@@ -88,6 +88,29 @@ fn retention_that_overtakes_a_running_reader_is_noticed() {
 }
 
 #[test]
+fn retention_that_comes_near_a_running_reader_is_told_once_before_it_is_too_late() {
+    let topic = Topic::new("near", 1);
+    let big = "x".repeat(10_000);
+    topic.send(0, &vec![big.as_str(); 4000]);
+    let source = topic.source().look_every(Duration::from_millis(100)).text();
+    let mut reading = Reading::open(&source, &discover(&source)[0]);
+    let warnings = warnings(|| {
+        reading.until_offset(1_500).unwrap();
+        std::thread::park_timeout(Duration::from_millis(100));
+        // It looks, and nothing is near.
+        reading.until_offset(1_600).unwrap();
+        topic.delete_records(0, reading.position().next - 1);
+        for next in (1_700..2_100).step_by(50) {
+            std::thread::park_timeout(Duration::from_millis(100));
+            reading.until_offset(next).unwrap();
+        }
+    });
+    let [warning] = &warnings[..] else { panic!("{warnings:?}") };
+    let place = format!("topic {}, partition 0: retention comes near: offset ", topic.name);
+    assert!(warning.contains(&place), "{warning}");
+}
+
+#[test]
 fn a_topic_that_was_created_again_is_another_one_even_where_its_offsets_fit() {
     let (topic, split) = read_three("again");
     topic.recreate(1);

@@ -36,7 +36,7 @@ fn send<C: ClientContext>(
         let record = BaseRecord::<str, str>::to(topic).partition(0).payload(&value);
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
-    producer.flush(Duration::from_secs(20)).unwrap();
+    producer.flush(Duration::from_secs(60)).unwrap();
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn no_worker_waits_for_long_for_a_broker_that_is_gone_at_the_end() {
     let clock = SystemClock::default();
     drop(reading);
     drop(source);
-    assert!(clock.monotonic_ms() < 1_000, "{} ms", clock.monotonic_ms());
+    assert!(clock.monotonic_ms() < 10_000, "{} ms", clock.monotonic_ms());
 }
 
 #[test]

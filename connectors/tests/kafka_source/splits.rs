@@ -64,8 +64,7 @@ fn a_partition_that_was_added_between_runs_is_read_from_its_beginning() {
     let topic = Topic::new("added", 1);
     topic.send(0, &["a"]);
     let known = vec![format!("{}/0", topic.name)];
-    admin().grow(&topic.name, 3).unwrap();
-    eventually("the partitions are there", || discover(&topic.source().text()).len() == 3);
+    topic.grow(3);
     topic.send(2, &["b"]);
     let source = topic.source().start(Start::Latest).text();
     let found = source.discover(&known).unwrap();
@@ -84,7 +83,7 @@ fn a_partition_that_is_added_while_running_is_found_once_with_all_its_records() 
     let source = topic.source().start(Start::Latest).look_every(Duration::from_millis(100)).text();
     let mut known: Vec<String> = discover(&source).into_iter().map(|split| split.id).collect();
     assert_eq!(source.discover(&known).unwrap().new, []);
-    admin().grow(&topic.name, 2).unwrap();
+    topic.grow(2);
     topic.send(1, &["b", "c"]);
     let mut found = Vec::new();
     eventually("the partition is found", || {

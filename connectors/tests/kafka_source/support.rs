@@ -1,6 +1,9 @@
 //! A real broker, topics on it, and readers driven by hand.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use isochrone_connectors::kafka::{Admin, Kafka, KafkaPosition, KafkaTopic};
@@ -8,12 +11,14 @@ use isochrone_engine::Result;
 use isochrone_engine::connector::{Batch, Poll, Reader, Source, Split};
 use isochrone_engine::time::{Clock, SystemClock};
 use rdkafka::ClientConfig;
+use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::message::OwnedHeaders;
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer};
 
 /// Where the broker is that the tests use.
 const BROKER: &str = "ISOCHRONE_TEST_KAFKA";
-const PATIENCE: Duration = Duration::from_secs(30);
+/// No healthy run comes near, on a slow machine either.
+const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) fn address() -> String {
     std::env::var(BROKER).unwrap_or_else(|_| {
@@ -87,6 +92,15 @@ impl Topic {
         admin().delete_records(&self.name, partition, below).unwrap();
     }
 
+    /// Adds partitions, up to so many, and waits until the broker knows them: until then a record for
+    /// one of them is refused.
+    pub(crate) fn grow(&self, partitions: usize) {
+        admin().grow(&self.name, partitions).unwrap();
+        eventually("the partitions are there", || {
+            discover(&self.source().text()).len() == partitions
+        });
+    }
+
     pub(crate) fn recreate(&self, partitions: i32) {
         admin().delete(&self.name).unwrap();
         eventually("the topic is deleted", || admin().create(&self.name, partitions, &[]).is_ok());
@@ -101,7 +115,11 @@ pub(crate) enum End {
 }
 
 /// A transaction that is open.
-pub(crate) struct Transaction(BaseProducer);
+pub(crate) struct Transaction {
+    producer: BaseProducer,
+    /// Where it has written: topics and partitions.
+    places: RefCell<BTreeSet<(String, i32)>>,
+}
 
 impl Transaction {
     pub(crate) fn begin(id: &str) -> Transaction {
@@ -110,25 +128,36 @@ impl Transaction {
         let producer: BaseProducer = config.create().unwrap();
         producer.init_transactions(PATIENCE).unwrap();
         producer.begin_transaction().unwrap();
-        Transaction(producer)
+        Transaction { producer, places: RefCell::default() }
     }
 
     pub(crate) fn send(&self, topic: &Topic, partition: i32, values: &[&str]) {
         for value in values {
-            Sent { value: Some(value), ..Sent::default() }.give(&self.0, &topic.name, partition);
+            Sent { value: Some(value), ..Sent::default() }.give(
+                &self.producer,
+                &topic.name,
+                partition,
+            );
         }
-        self.0.flush(PATIENCE).unwrap();
+        self.producer.flush(PATIENCE).unwrap();
+        self.places.borrow_mut().insert((topic.name.clone(), partition));
     }
 
     pub(crate) fn abort_and_begin(&self) {
-        self.0.abort_transaction(PATIENCE).unwrap();
-        self.0.begin_transaction().unwrap();
+        self.producer.abort_transaction(PATIENCE).unwrap();
+        self.producer.begin_transaction().unwrap();
     }
 
+    /// Ends it, and waits for its marks: the broker answers before they are in all partitions.
     pub(crate) fn end(self, end: End) {
+        let ends = self.places.take().into_iter().map(|place| (end_of(&place), place));
+        let ends: Vec<_> = ends.collect();
         match end {
-            End::Commit => self.0.commit_transaction(PATIENCE).unwrap(),
-            End::Abort => self.0.abort_transaction(PATIENCE).unwrap(),
+            End::Commit => self.producer.commit_transaction(PATIENCE).unwrap(),
+            End::Abort => self.producer.abort_transaction(PATIENCE).unwrap(),
+        }
+        for (before, place) in ends {
+            eventually("the mark is there", || end_of(&place) > before);
         }
     }
 }
@@ -154,6 +183,12 @@ impl Sent<'_> {
         record.headers = (!self.headers.is_empty()).then_some(headers);
         producer.send(record).map_err(|(error, _)| error).unwrap();
     }
+}
+
+/// Behind the last record of a partition, or the last mark.
+fn end_of((topic, partition): &(String, i32)) -> i64 {
+    let client: BaseConsumer = config().create().unwrap();
+    client.fetch_watermarks(topic, *partition, PATIENCE).unwrap().1
 }
 
 fn config() -> ClientConfig {
@@ -247,11 +282,47 @@ where
     reading.batch
 }
 
+/// What is warned of on this thread while something is done.
+pub(crate) fn warnings(work: impl FnOnce()) -> Vec<String> {
+    let heard = Heard::default();
+    tracing::subscriber::with_default(heard.clone(), work);
+    std::mem::take(&mut *heard.0.lock().unwrap())
+}
+
+#[derive(Clone, Default)]
+struct Heard(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Heard {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = String::new();
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            text += &format!("{field}={value:?} ");
+        });
+        self.0.lock().unwrap().push(text);
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     let clock = SystemClock::default();
     while !holds() {
         std::thread::park_timeout(Duration::from_millis(50));
-        assert!(clock.monotonic_ms() < 30_000, "{what}: not within 30 seconds");
+        assert!(
+            u128::from(clock.monotonic_ms()) < PATIENCE.as_millis(),
+            "{what}: not in {PATIENCE:?}"
+        );
     }
 }
 

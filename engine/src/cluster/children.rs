@@ -2,21 +2,12 @@
 //! gone together. Knows nothing of restarts.
 
 use std::fmt;
-use std::io::{self, Read, Write};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::io::Write;
+use std::process::{Child, Command, ExitStatus, Stdio};
 
-use crossbeam_channel::Receiver;
-
+use super::last_words::Tail;
 use super::orders::Order;
 use crate::{Error, ErrorKind, Result};
-
-/// How much of a child's standard error is kept for the report of its end.
-const TAIL_BYTES: usize = 8 << 10;
-const TAIL_LINES: usize = 20;
-/// How long to wait for the last lines of a child that has ended.
-const TAIL_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// How a child ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +20,8 @@ pub struct Exit {
     pub signal: Option<i32>,
     /// The last lines that it wrote to its standard error.
     pub last_lines: Vec<String>,
+    /// The error that it left to its supervisor to tell, if it did.
+    pub report: Option<String>,
 }
 
 impl Exit {
@@ -158,11 +151,13 @@ impl Running {
             Err(_) => None,
         };
         self.exited = true;
+        let (last_lines, report) = self.tail.end();
         Some(Exit {
             process: self.process,
             code: status.and_then(|status| status.code()),
             signal: status.and_then(signal),
-            last_lines: self.tail.lines(),
+            last_lines,
+            report,
         })
     }
 }
@@ -185,59 +180,4 @@ fn signal(status: ExitStatus) -> Option<i32> {
 #[cfg(not(unix))]
 fn signal(_status: ExitStatus) -> Option<i32> {
     None
-}
-
-/// The end of a child's standard error, which is passed on to our own as it comes.
-struct Tail {
-    kept: Arc<Mutex<Vec<u8>>>,
-    ended: Receiver<()>,
-}
-
-impl Default for Tail {
-    fn default() -> Self {
-        Tail { kept: Arc::default(), ended: crossbeam_channel::bounded(0).1 }
-    }
-}
-
-impl Tail {
-    fn follow(mut from: ChildStderr) -> Result<Tail> {
-        let (end, ended) = crossbeam_channel::bounded::<()>(0);
-        let kept = Arc::new(Mutex::new(Vec::new()));
-        let writer = Arc::clone(&kept);
-        let run = move || {
-            let _end = end;
-            let mut chunk = vec![0; TAIL_BYTES];
-            while let Ok(length @ 1..) = read_some(&mut from, &mut chunk) {
-                let _our_own_is_closed = io::stderr().write_all(&chunk[..length]);
-                let mut kept = writer.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.extend_from_slice(&chunk[..length]);
-                let surplus = kept.len().saturating_sub(TAIL_BYTES);
-                kept.drain(..surplus);
-            }
-        };
-        let thread = std::thread::Builder::new().name("isochrone-stderr".to_owned()).spawn(run);
-        thread.map_err(|error| {
-            Error::unavailable("cannot start the thread that reads a child").with_source(error)
-        })?;
-        Ok(Tail { kept, ended })
-    }
-
-    fn lines(&self) -> Vec<String> {
-        // Ends by disconnection, or by time if a grandchild keeps the pipe open.
-        let _disconnects = self.ended.recv_timeout(TAIL_TIMEOUT);
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = String::from_utf8_lossy(&kept);
-        let lines: Vec<&str> = text.lines().collect();
-        let surplus = lines.len().saturating_sub(TAIL_LINES);
-        lines[surplus..].iter().map(|line| (*line).to_owned()).collect()
-    }
-}
-
-fn read_some(from: &mut impl Read, chunk: &mut [u8]) -> io::Result<usize> {
-    loop {
-        match from.read(chunk) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
-        }
-    }
 }

@@ -42,6 +42,8 @@ pub enum SupervisorEvent {
         attempt: u32,
         /// The wait.
         after_ms: u64,
+        /// Whose end it was, of those that ended.
+        because_of: Exit,
     },
     /// All were asked to end in good order.
     Stopping,
@@ -54,8 +56,8 @@ pub enum SupervisorEvent {
 ///   [`Assignment::from_env`] and must watch [`orders`](super::orders), so that it ends when this
 ///   process is killed.
 /// - A child that dies by a signal, or with an exit code of a retriable or no known kind, costs one
-///   restart of all; any other kind ends the supervision with an error of that kind, with the child's
-///   last lines. If several die together, the one that no restart helps decides.
+///   restart of all; any other kind ends the supervision with an error of that kind, with the error
+///   that the child left to be told, or else with its last lines. If several die together, the one that no restart helps decides.
 /// - The first [`Signal::Stop`] asks all to end in good order and no restart follows; the next ends
 ///   them at once. [`Signal::Checkpoint`] is passed on.
 /// - When this function returns, or unwinds, no child lives.
@@ -104,7 +106,8 @@ pub fn supervise(
             return Err(fatal(&failed, &format!("gave up after {} restarts", policy.limit)));
         };
         attempt += 1;
-        on_event(&SupervisorEvent::Restarting { attempt, after_ms });
+        let because_of = failed.clone();
+        on_event(&SupervisorEvent::Restarting { attempt, after_ms, because_of });
         if !wait(clock, after_ms, signals) {
             return Err(fatal(&failed, "stopped before the next start"));
         }
@@ -233,7 +236,9 @@ fn wait(clock: &dyn Clock, span_ms: u64, signals: &Receiver<Signal>) -> bool {
 
 fn fatal(exit: &Exit, outcome: &str) -> Error {
     let mut text = format!("{exit}; {outcome}");
-    if !exit.last_lines.is_empty() {
+    if let Some(report) = &exit.report {
+        text = format!("{text}: {report}");
+    } else if !exit.last_lines.is_empty() {
         text = format!("{text}; its last lines were:\n{}", exit.last_lines.join("\n"));
     }
     Error::new(exit.kind(), text)

@@ -1,5 +1,8 @@
 //! A sink instance: packets through the gate to a writer; an epoch's output is prepared at its cut.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
 use isochrone_persistence::manifest::Kept;
 use serde_json::Value;
@@ -51,6 +54,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
         activator,
         full: false,
         written: None,
+        count: site.control.written_by(part.operator),
     };
     let (control, place) = (site.control.clone(), format!("sink `{id}`"));
     builder.build(move |_| {
@@ -76,6 +80,7 @@ struct Writing<T, E> {
     activator: Activator,
     full: bool,
     written: Option<Epoch>,
+    count: Arc<AtomicU64>,
 }
 
 impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
@@ -89,7 +94,7 @@ impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
                 }) => {
                     let mut items = records.items;
                     self.written = Some(epoch);
-                    self.site.control.count_written(items.len() as u64);
+                    self.count.fetch_add(items.len() as u64, Ordering::Relaxed);
                     self.full = self.writer.write(&mut items, epoch)? == Readiness::Full;
                 }
                 Turn::Apply(_) => {}

@@ -126,8 +126,7 @@ impl Conductor {
             return Err(error);
         }
         let now_ms = self.clock.monotonic_ms();
-        let (read, written) = (self.local.records_read(), self.local.records_written());
-        self.tally.progress(0, read, written, self.local.take_pause_us());
+        self.tally.progress(Progress::of(0, &self.local));
         let tick = Event::Tick { now_ms, records_read: self.tally.read() };
         let mut end = self.tell(tick)?;
         if let Some(event) = call.map(|call| self.take(call)).transpose()?.flatten() {
@@ -219,8 +218,8 @@ impl Conductor {
                 self.tally.loaded(&self.ids[part.operator], part.worker, rows, bytes);
                 return Ok(None);
             }
-            Report::Progress(Progress { process, read, written, pause_us }) => {
-                self.tally.progress(process, read, written, pause_us);
+            Report::Progress(progress) => {
+                self.tally.progress(progress);
                 return Ok(None);
             }
             Report::Failed(failure) => return Err(failure.into()),

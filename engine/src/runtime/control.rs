@@ -2,9 +2,9 @@
 //!
 //! Orders reach operators here and by waking them, never behind data.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::dataflow::SyncActivator;
 use crossbeam_channel::Sender;
@@ -22,7 +22,8 @@ pub(crate) struct Control {
     over: AtomicBool,
     failed: AtomicBool,
     read: AtomicU64,
-    written: AtomicU64,
+    /// By sink.
+    written: Mutex<BTreeMap<usize, Arc<AtomicU64>>>,
     pause_us: AtomicU64,
     failure: Mutex<Option<Error>>,
     splits: Mutex<HashMap<Part, Vec<manifest::Split>>>,
@@ -44,7 +45,7 @@ impl Control {
             over: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             read: AtomicU64::new(0),
-            written: AtomicU64::new(0),
+            written: Mutex::default(),
             pause_us: AtomicU64::new(0),
             failure: Mutex::default(),
             splits: Mutex::default(),
@@ -163,12 +164,15 @@ impl Control {
         self.read.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn count_written(&self, records: u64) {
-        self.written.fetch_add(records, Ordering::Relaxed);
+    /// What the instances of a sink count their records in.
+    pub(crate) fn written_by(&self, sink: usize) -> Arc<AtomicU64> {
+        lock(&self.written).entry(sink).or_default().clone()
     }
 
-    pub(crate) fn records_written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+    /// Records that sinks were handed, by sink.
+    pub(crate) fn records_written(&self) -> BTreeMap<usize, u64> {
+        let written = lock(&self.written);
+        written.iter().map(|(sink, count)| (*sink, count.load(Ordering::Relaxed))).collect()
     }
 
     pub(crate) fn note_pause(&self, us: u64) {

@@ -118,7 +118,7 @@ fn obey(events: &Receiver<LinkEvent>, process: &Process, index: usize, report: &
         let now_ms = control.clock().monotonic_ms();
         if now_ms >= reported_ms + PROGRESS_EVERY_MS {
             reported_ms = now_ms;
-            report(Report::Progress(progress(index, &control)));
+            report(Report::Progress(Progress::of(index, &control)));
         }
     }
 }
@@ -144,14 +144,5 @@ fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
             control.fail(Error::unavailable(format!("process 0 is gone: {reason}")));
             true
         }
-    }
-}
-
-fn progress(process: usize, control: &Control) -> Progress {
-    Progress {
-        process,
-        read: control.records_read(),
-        written: control.records_written(),
-        pause_us: control.take_pause_us(),
     }
 }

@@ -1,5 +1,6 @@
 //! From flags to a run: alone, as a supervisor of children, or as one process of several.
 
+use std::io::IsTerminal;
 use std::net::ToSocketAddrs;
 use std::process::Command;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use crate::args::{Placement, RunArgs};
 use crate::cluster::orders::{self, Order};
 use crate::cluster::signals::{Signal, Signals};
 use crate::cluster::{
-    Assignment, Hub, Member, RestartPolicy, Secret, SupervisorEvent, mesh, supervise,
+    Assignment, Hub, Member, RestartPolicy, Secret, SupervisorEvent, leave, mesh, supervise,
 };
 use crate::flow::Flow;
 use crate::job::Job;
@@ -42,7 +43,8 @@ where
     match args.placement()? {
         Placement::Alone => {
             let ready = Ready::new(&job, &args, &*build)?;
-            let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let _signals = args.signals.then(hear).transpose()?;
             ready.check_drops()?;
             if let Some(summary) = begin(&ready)? {
                 return Ok(summary);
@@ -52,7 +54,8 @@ where
         Placement::Supervisor { processes } => supervise_children(&job, &args, processes, &*build),
         Placement::Hosted { process, hosts, secret } => {
             let ready = Ready::new(&job, &args, &*build)?;
-            let _signals = args.signals.then(|| hear_signals(ready.calls.0.clone())).transpose()?;
+            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let _signals = args.signals.then(hear).transpose()?;
             if process == 0 {
                 ready.check_drops()?;
             }
@@ -136,7 +139,7 @@ where
     let ready = Ready::new(job, args, &*build)?;
     // The supervisor hears the signals that a terminal sends to all of its processes.
     let _ignored = Signals::install()?;
-    hear_supervisor(ready.calls.0.clone())?;
+    hear_supervisor(ready.calls.0.clone(), args.quiet || process > 0)?;
     hush();
     let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
     let me = member(&ready, args, process, processes, secret);
@@ -157,8 +160,9 @@ fn end_child(end: Result<Option<Summary>>, assignment: &Assignment) -> ! {
             0
         }
         Err(error) => {
-            tracing::error!(process = assignment.process, "{}", error.report());
-            eprintln!("process {}: {}", assignment.process, error.report());
+            // Each process ends with the same error: the supervisor tells it once.
+            tracing::debug!(process = assignment.process, "{}", error.report());
+            leave(&error.report());
             i32::from(error.kind().exit_code())
         }
     };
@@ -191,9 +195,7 @@ fn supervise_children(
     let signals = Signals::install()?;
     let quiet = args.quiet;
     let ended = supervise(processes, command, policy, &*job.clock, signals.receiver(), |event| {
-        if !quiet {
-            tell(event);
-        }
+        tell(event, quiet);
     });
     let text = std::fs::read(&file);
     // It may never have been written.
@@ -203,14 +205,21 @@ fn supervise_children(
     Ok(summary.unwrap_or_default())
 }
 
-fn tell(event: &SupervisorEvent) {
+fn tell(event: &SupervisorEvent, quiet: bool) {
     match event {
         SupervisorEvent::Started { .. } | SupervisorEvent::Stopping => {}
-        SupervisorEvent::Exited(exit) if exit.is_success() => {}
+        SupervisorEvent::Exited(exit) if exit.is_success() || quiet => {}
         SupervisorEvent::Exited(exit) => eprintln!("{exit}"),
-        SupervisorEvent::Restarting { attempt, after_ms } => {
+        SupervisorEvent::Restarting { attempt, after_ms, because_of } => {
+            let report = because_of.report.iter().map(|report| format!(": {report}"));
+            let why = format!("{because_of}{}", report.collect::<String>());
+            if quiet {
+                tracing::warn!(attempt, "all processes start again: {why}");
+                return;
+            }
             eprintln!(
-                "all processes start again from the newest checkpoint in {after_ms} ms (attempt {attempt})"
+                "all processes start again from the newest checkpoint in {after_ms} ms (attempt \
+                 {attempt}); {why}"
             );
         }
     }
@@ -218,13 +227,13 @@ fn tell(event: &SupervisorEvent) {
 
 /// SIGTERM drains; a second one ends the process at once, saying what it was waiting for; SIGUSR1
 /// takes a checkpoint.
-fn hear_signals(calls: Sender<Call>) -> Result<()> {
+fn hear_signals(calls: Sender<Call>, quiet: bool) -> Result<()> {
     let signals = Signals::install()?;
     super::process::spawn("isochrone-hearing", move || {
         for signal in signals.receiver() {
             match signal {
                 Signal::Stop => drop(calls.send(Call::Stop)),
-                Signal::Checkpoint => drop(calls.send(checkpoint())),
+                Signal::Checkpoint => ask_for_checkpoint(&calls, quiet),
                 Signal::Kill => {
                     eprintln!(
                         "ended at once on request while waiting for {}; the next run starts from the \
@@ -265,16 +274,34 @@ fn hush() {
     });
 }
 
-fn hear_supervisor(calls: Sender<Call>) -> Result<()> {
+fn hear_supervisor(calls: Sender<Call>, quiet: bool) -> Result<()> {
     orders::watch_stdin(move |order| match order {
         Order::Stop => drop(calls.send(Call::Stop)),
-        Order::Checkpoint => drop(calls.send(checkpoint())),
+        Order::Checkpoint => ask_for_checkpoint(&calls, quiet),
         Order::Orphaned => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
     })
 }
 
-/// A request whose answer nobody waits for.
-fn checkpoint() -> Call {
-    let (answer, _) = crossbeam_channel::bounded(1);
-    Call::Checkpoint { savepoint: None, answer }
+/// Asks for a checkpoint, and says what became of it. Does not wait.
+fn ask_for_checkpoint(calls: &Sender<Call>, quiet: bool) {
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    drop(calls.send(Call::Checkpoint { savepoint: None, answer }));
+    let tell = move || match answered.recv() {
+        Ok(Ok(epoch)) => say(&format!("checkpoint {epoch} exists, as asked for by SIGUSR1")),
+        Ok(Err(why)) => say(&format!("the checkpoint asked for by SIGUSR1 was dropped: {why}")),
+        // The job has ended.
+        Err(_) => {}
+    };
+    if quiet {
+        return;
+    }
+    if let Err(error) = super::process::spawn("isochrone-answer", tell) {
+        tracing::debug!(%error, "nobody waits for the checkpoint that was asked for");
+    }
+}
+
+/// A line for people, in the place of the progress line if that is drawn.
+fn say(line: &str) {
+    let clear = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
+    eprintln!("{clear}{line}");
 }

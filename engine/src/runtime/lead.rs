@@ -25,7 +25,7 @@ use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::flow::Flow;
 use crate::protocol::{Coordinator, Kind, Ledger};
-use crate::summary::{Outcome, RestoreReport, Summary};
+use crate::summary::{Outcome, RestoreReport, Summary, Written};
 
 /// How long all processes together may take to find each other.
 pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -324,11 +324,15 @@ fn announce(restore: &RestoreReport) {
 
 fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summary {
     let tally = &conductor.tally;
+    let by_sink = tally.written_by().into_iter();
+    let sink =
+        |(sink, records): (usize, u64)| Written { sink: conductor.ids[sink].to_string(), records };
     Summary {
         outcome,
         generation: conductor.lineage.generation().0,
         read: tally.read(),
         written: tally.written(),
+        sinks: by_sink.map(sink).collect(),
         skipped: tally.skipped(),
         checkpoints: tally.checkpoints.clone(),
         restore: tally.restore.clone(),

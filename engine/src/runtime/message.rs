@@ -1,5 +1,7 @@
 //! What workers, processes and the coordinator say to one another.
 
+use std::collections::BTreeMap;
+
 use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::lineage::Published;
 use isochrone_persistence::manifest;
@@ -8,6 +10,7 @@ use isochrone_persistence::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::control::Control;
 use crate::connector::Prepare;
 use crate::protocol::{Content, Part, Prepared};
 
@@ -53,12 +56,25 @@ pub(crate) enum Report {
 }
 
 /// Counters of one process since its start.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Progress {
     pub(crate) process: usize,
     pub(crate) read: u64,
-    pub(crate) written: u64,
+    /// By sink.
+    pub(crate) written: BTreeMap<usize, u64>,
     pub(crate) pause_us: u64,
+}
+
+impl Progress {
+    /// What a process has done; its longest pause since the last call.
+    pub(crate) fn of(process: usize, control: &Control) -> Progress {
+        Progress {
+            process,
+            read: control.records_read(),
+            written: control.records_written(),
+            pause_us: control.take_pause_us(),
+        }
+    }
 }
 
 /// From the coordinator to a process.

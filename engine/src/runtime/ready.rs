@@ -146,6 +146,7 @@ impl Ready {
             generation: manifest.generation.0,
             read: 0,
             written: 0,
+            sinks: Vec::new(),
             skipped: 0,
             checkpoints: Default::default(),
             restore: RestoreReport { epoch: Some(manifest.epoch.0), ..Default::default() },

@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 
 use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
 
+use super::message::Progress;
 use crate::protocol::{Content, Part, Status};
 use crate::summary::{CheckpointStats, Loaded, RestoreReport};
 
@@ -16,7 +17,8 @@ pub(crate) struct Tally {
     line: bool,
     shown_ms: u64,
     shown_read: u64,
-    processes: BTreeMap<usize, (u64, u64)>,
+    /// Read, and written by sink.
+    processes: BTreeMap<usize, (u64, BTreeMap<usize, u64>)>,
     bytes: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
@@ -46,7 +48,8 @@ impl Tally {
         }
     }
 
-    pub(crate) fn progress(&mut self, process: usize, read: u64, written: u64, pause_us: u64) {
+    pub(crate) fn progress(&mut self, progress: Progress) {
+        let Progress { process, read, written, pause_us } = progress;
         self.processes.insert(process, (read, written));
         let longest = &mut self.checkpoints.pause_us_max;
         *longest = (*longest).max(pause_us);
@@ -101,7 +104,16 @@ impl Tally {
     }
 
     pub(crate) fn written(&self) -> u64 {
-        self.processes.values().map(|(_, written)| written).sum()
+        self.processes.values().flat_map(|(_, written)| written.values()).sum()
+    }
+
+    /// Records by sink.
+    pub(crate) fn written_by(&self) -> BTreeMap<usize, u64> {
+        let mut by_sink = BTreeMap::new();
+        for (sink, count) in self.processes.values().flat_map(|(_, written)| written) {
+            *by_sink.entry(*sink).or_default() += count;
+        }
+        by_sink
     }
 
     pub(crate) fn skipped(&self) -> u64 {

@@ -183,13 +183,14 @@ impl Broker {
         text.split(' ').next().and_then(|id| id.parse().ok()).expect("a process id and its start")
     }
 
-    /// One of Kafka's own command-line tools, as an operator of the brokers.
-    pub fn tool(&self, what: &[&str]) {
+    /// One of Kafka's own command-line tools, as an operator of the brokers; answers what it prints.
+    pub fn tool(&self, what: &[&str]) -> String {
         let mut command = script();
         command.arg("tool").arg(&self.folder).args(what).stdin(Stdio::null());
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{what:?}: {said}");
+        String::from_utf8(output.stdout).unwrap()
     }
 
     fn run(&self, what: &[&str], number: Option<u32>) {

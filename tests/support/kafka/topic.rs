@@ -78,6 +78,17 @@ impl Topic {
         let change = settings.iter().fold(change, |change, (key, value)| change.set(key, value));
         let done = block_on(self.admin().alter_configs(&[change], &options())).unwrap();
         assert!(done[0].is_ok(), "{done:?}");
+        // The answer comes before every broker goes by it.
+        let holds =
+            || settings.iter().all(|(key, value)| self.setting(key).as_deref() == Some(*value));
+        assert!(wait::soon(holds), "topic {} does not become {settings:?}", self.name);
+    }
+
+    fn setting(&self, key: &str) -> Option<String> {
+        let of = [ResourceSpecifier::Topic(&self.name)];
+        let found = block_on(self.admin().describe_configs(&of, &options())).unwrap();
+        let found = found.into_iter().next().expect("it was asked for").ok()?;
+        found.get(key).and_then(|entry| entry.value.clone())
     }
 
     /// How many partitions it has; 0 when it is not there.
@@ -85,6 +96,19 @@ impl Topic {
         let client: BaseConsumer = self.client.create().unwrap();
         let metadata = patiently(|| client.fetch_metadata(Some(&self.name), ASK_FOR));
         metadata.topics().first().map_or(0, |topic| topic.partitions().len() as u32)
+    }
+
+    /// The broker that leads a partition.
+    pub fn leader(&self, partition: i32) -> u32 {
+        let client: BaseConsumer = self.client.create().unwrap();
+        let leader = wait::until(wait::SOON, || {
+            let metadata = patiently(|| client.fetch_metadata(Some(&self.name), ASK_FOR));
+            let found = metadata.topics().first()?.partitions();
+            let found = found.iter().find(|found| found.id() == partition)?;
+            // For a moment there may be none.
+            u32::try_from(found.leader()).ok()
+        });
+        leader.unwrap_or_else(|| panic!("nobody leads partition {partition} of {}", self.name))
     }
 
     /// First offset and the one after the last, transactions that are open included.
@@ -143,7 +167,7 @@ impl Topic {
 }
 
 /// Much less than the time-out of a transaction, which would hide that one was left open.
-const STABLE_WITHIN: Duration = Duration::from_secs(15);
+const STABLE_WITHIN: Duration = Duration::from_secs(30);
 
 /// How long one question may take.
 const ASK_FOR: Duration = Duration::from_secs(10);

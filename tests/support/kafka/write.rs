@@ -130,8 +130,18 @@ impl Transaction {
         self.producer.commit_transaction(wait::SOON)
     }
 
+    /// Commits, and begins the next one with the same producer.
+    pub fn commit_and_begin(&self) {
+        self.producer.commit_transaction(wait::SOON).unwrap();
+        self.producer.begin_transaction().unwrap();
+    }
+
     pub fn abort(self) {
-        self.producer.abort_transaction(wait::SOON).unwrap();
+        self.try_abort().unwrap();
+    }
+
+    pub fn try_abort(self) -> KafkaResult<()> {
+        self.producer.abort_transaction(wait::SOON)
     }
 }
 

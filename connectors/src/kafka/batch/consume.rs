@@ -101,6 +101,25 @@ impl PartitionQueue {
         count
     }
 
+    /// The oldest offset that is kept, and the one behind the last, as the last answer to a fetch
+    /// said; nothing is asked.
+    pub(in crate::kafka) fn kept(&self) -> Option<(i64, i64)> {
+        let client = self.consumer.client().native_ptr();
+        let (mut low, mut high) = (-1, -1);
+        // SAFETY: client and name are alive; the numbers are written to, only.
+        let found = unsafe {
+            native::rd_kafka_get_watermark_offsets(
+                client,
+                self.topic.as_ptr(),
+                self.partition,
+                &raw mut low,
+                &raw mut high,
+            )
+        };
+        let is_known = found == native::rd_kafka_resp_err_t::RD_KAFKA_RESP_ERR_NO_ERROR;
+        (is_known && low >= 0 && high >= 0).then_some((low, high))
+    }
+
     /// Adds the partition to what the client fetches, or takes it out.
     fn change(
         &self,

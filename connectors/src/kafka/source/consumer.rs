@@ -37,6 +37,7 @@ pub(super) struct Shared {
     context: Context,
     clock: SystemClock,
     listened_ms: Cell<u64>,
+    pub(super) look_every_ms: u64,
     /// Whether it was said that no broker answers.
     down: Cell<bool>,
 }
@@ -54,6 +55,7 @@ impl Shared {
             context,
             clock: SystemClock::default(),
             listened_ms: Cell::new(0),
+            look_every_ms: u64::try_from(settings.look_every.as_millis()).unwrap_or(u64::MAX),
             down: Cell::new(false),
         })
     }
@@ -87,11 +89,11 @@ impl Shared {
         })
     }
 
-    /// Listens to what the client has to say, now and then. Does not wait.
-    pub(super) fn listen(&self) -> Result<()> {
+    /// Listens to what the client has to say, now and then. Does not wait. Answers the time.
+    pub(super) fn listen(&self) -> Result<u64> {
         let now_ms = self.clock.monotonic_ms();
         if now_ms < self.listened_ms.get() + LISTEN_EVERY_MS {
-            return Ok(());
+            return Ok(now_ms);
         }
         self.listened_ms.set(now_ms);
         for _ in 0..EVENTS_MAX {
@@ -109,7 +111,7 @@ impl Shared {
                 }
             }
         }
-        Ok(())
+        Ok(now_ms)
     }
 
     /// Something was read.

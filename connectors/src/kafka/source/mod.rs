@@ -12,6 +12,7 @@ mod lag;
 mod loss;
 mod position;
 mod reader;
+mod retention;
 mod settings;
 
 use std::cell::RefCell;

@@ -12,6 +12,7 @@ use super::consumer::Shared;
 use super::decode::DecodeRecord;
 use super::loss::{self, Found, Standing};
 use super::position::KafkaPosition;
+use super::retention::Retention;
 use super::settings::OnDataLoss;
 use crate::kafka::batch::{Message, PartitionQueue, Taken};
 use crate::kafka::record::{KafkaRecordRef, SOURCE_KEY};
@@ -39,6 +40,7 @@ pub(super) struct KafkaReader<D> {
     rest_us: u64,
     repeats: Repeats,
     disputes: u32,
+    retention: Retention,
 }
 
 /// What is being done.
@@ -79,6 +81,7 @@ impl<D: DecodeRecord> KafkaReader<D> {
             rest_us: *REST_US.start(),
             repeats: Repeats::default(),
             disputes: 0,
+            retention: Retention::default(),
         }
     }
 
@@ -264,6 +267,15 @@ impl<D: DecodeRecord> KafkaReader<D> {
         Ok(())
     }
 
+    /// Says when retention comes near.
+    fn look_at_retention(&mut self) {
+        let Step::Reading(queue) = &self.step else { return };
+        let Some(kept) = queue.kept() else { return };
+        if let Some(warning) = self.retention.look(self.position.next, kept) {
+            tracing::warn!("{}: {warning}", self.place());
+        }
+    }
+
     fn rest(&mut self) -> Poll {
         let retry_after = Duration::from_micros(self.rest_us);
         self.rest_us = (self.rest_us * 2).min(*REST_US.end());
@@ -277,7 +289,10 @@ impl<D: DecodeRecord> KafkaReader<D> {
 
 impl<D: DecodeRecord> Reader<D::Item, KafkaPosition> for KafkaReader<D> {
     fn poll(&mut self, batch: &mut Batch<D::Item>, max: usize) -> Result<Poll> {
-        self.shared.listen()?;
+        let now_ms = self.shared.listen()?;
+        if self.retention.is_due(now_ms, self.shared.look_every_ms) {
+            self.look_at_retention();
+        }
         if let Some(step) = self.advance()? {
             self.step = step;
         }
