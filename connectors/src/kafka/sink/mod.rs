@@ -50,7 +50,9 @@ mod producer;
 mod progress;
 mod publisher;
 mod record;
+mod recovery;
 mod reports;
+mod view;
 mod writer;
 
 use std::fmt;
