@@ -111,6 +111,7 @@ fn a_run_that_accepts_duplicates_may_die_at_any_step() {
         let mut place = died_at(&format!("turned-{number}"), "kafka-committed@3");
         let copied = place.folder.path().join("copied");
         copy(&place.store(), &copied);
+        place.feed(300);
         place.job().workers(2).ends_well();
         bring_back(&place, &copied);
         let mut job = place.job().workers(2).with("--accept-duplicates").crash(step).start();
