@@ -76,9 +76,9 @@ impl Context {
     }
 
     fn is_hopeless_at(&self, now_ms: u64) -> bool {
-        self.cause().is_some_and(|Trouble { code, since_ms, .. }| {
-            let lasts = || now_ms.saturating_sub(since_ms) >= TURNED_AWAY_MS;
-            trouble::is_hopeless(code) || trouble::turns_away(code) && lasts()
+        self.troubles().iter().any(|Trouble { code, since_ms, .. }| {
+            let lasts = || now_ms.saturating_sub(*since_ms) >= TURNED_AWAY_MS;
+            trouble::is_hopeless(*code) || trouble::turns_away(*code) && lasts()
         })
     }
 
