@@ -332,7 +332,13 @@ mod tests {
         let open = |generation, from| {
             let mut keeper = BookKeeper { book: book.clone(), generation };
             keeper
-                .recover(Recovery { pending: vec![], from, renamed_from: None, is_new: false })
+                .recover(Recovery {
+                    pending: vec![],
+                    from,
+                    renamed_from: None,
+                    is_new: false,
+                    history: None,
+                })
                 .unwrap();
             keeper
         };

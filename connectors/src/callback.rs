@@ -117,7 +117,13 @@ mod tests {
         open.set(true);
         assert_eq!(writer.readiness().unwrap(), Readiness::Ready);
         assert!(writer.prepare(Epoch(1)).unwrap()().unwrap().is_none());
-        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None, is_new: false };
+        let fresh = Recovery {
+            pending: Vec::new(),
+            from: None,
+            renamed_from: None,
+            is_new: false,
+            history: None,
+        };
         sink.committer(&context()).unwrap().recover(fresh).unwrap();
     }
 }

@@ -80,8 +80,14 @@ where
     ) -> Box<dyn Committer<S::Effect>> {
         let sink = (self.make)();
         let mut committer = sink.committer(&context(generation, 0)).expect("a committer opens");
-        let recovery =
-            Recovery { pending, from: from.map(Epoch), renamed_from: None, is_new: false };
+        let recovery = Recovery {
+            pending,
+            from: from.map(Epoch),
+            renamed_from: None,
+            is_new: false,
+            history: None,
+        };
+        committer.fence(None).expect("older runs are shut out");
         committer.recover(recovery).expect("a run recovers");
         committer
     }
@@ -223,7 +229,14 @@ where
 
     fn refuses_what_no_history_explains(&self) {
         let mut committer = (self.make)().committer(&context(6, 0)).expect("a committer opens");
-        let fresh = Recovery { pending: Vec::new(), from: None, renamed_from: None, is_new: false };
+        let fresh = Recovery {
+            pending: Vec::new(),
+            from: None,
+            renamed_from: None,
+            is_new: false,
+            history: None,
+        };
+        committer.fence(None).expect("older runs are shut out");
         let refused = committer.recover(fresh);
         let error = refused.expect_err("a fresh job must refuse a target that holds output");
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");

@@ -40,7 +40,9 @@ fn recovered<T: 'static>(
     let mut committer = sink.committer(&context(generation, 0)).unwrap();
     // Far behind all epochs of these tests: none of them goes on from an older checkpoint.
     let from = (generation > 1).then_some(Epoch(1_000));
-    committer.recover(Recovery { pending, from, renamed_from: None, is_new: false }).unwrap();
+    committer
+        .recover(Recovery { pending, from, renamed_from: None, is_new: false, history: None })
+        .unwrap();
     committer
 }
 
@@ -77,7 +79,8 @@ fn lines(folder: &Path, pattern: &str) -> Vec<String> {
 
 fn refusal(sink: &PartSink<String>, fresh: bool) -> Error {
     let from = (!fresh).then_some(Epoch(1_000));
-    let recovery = Recovery { pending: Vec::new(), from, renamed_from: None, is_new: false };
+    let recovery =
+        Recovery { pending: Vec::new(), from, renamed_from: None, is_new: false, history: None };
     sink.committer(&context(2, 0)).unwrap().recover(recovery).unwrap_err()
 }
 
@@ -255,8 +258,13 @@ fn parts_that_will_be_written_again_are_set_aside_never_deleted() {
         })
         .collect();
     committer.commit(&parts).unwrap();
-    let back =
-        |pending| Recovery { pending, from: Some(Epoch(2)), renamed_from: None, is_new: false };
+    let back = |pending| Recovery {
+        pending,
+        from: Some(Epoch(2)),
+        renamed_from: None,
+        is_new: false,
+        history: None,
+    };
     let mut committer = sink.committer(&context(2, 0)).unwrap();
     assert_eq!(committer.recover(back(vec![parts[0].clone()])).unwrap().len(), 2);
     assert_eq!(lines(folder.path(), "*.txt"), ["1"]);
@@ -277,8 +285,13 @@ fn a_folder_has_one_sink() {
     recovered(&sink, 2, Vec::new());
     let other = SinkContext { operator: OperatorId::new("other").unwrap(), ..context(1, 0) };
     let start = |renamed_from| {
-        let recovery =
-            Recovery { pending: Vec::new(), from: Some(Epoch(9)), renamed_from, is_new: false };
+        let recovery = Recovery {
+            pending: Vec::new(),
+            from: Some(Epoch(9)),
+            renamed_from,
+            is_new: false,
+            history: None,
+        };
         sink.committer(&other).unwrap().recover(recovery)
     };
     let error = start(None).unwrap_err();

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use isochrone_persistence::ids::OperatorId;
 use isochrone_persistence::manifest;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -93,7 +94,9 @@ impl<S: Sink> AnySink for ErasedSink<S> {
 
 /// A committer whose effects are JSON.
 pub(crate) trait AnyCommitter: Send {
+    fn fence(&mut self, renamed_from: Option<&OperatorId>) -> Result<()>;
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>>;
+    fn history(&self) -> Option<String>;
     fn commit(&mut self, effects: &[Value]) -> Result<()>;
 }
 
@@ -102,9 +105,18 @@ struct ErasedCommitter<E> {
 }
 
 impl<E: DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
+    fn fence(&mut self, renamed_from: Option<&OperatorId>) -> Result<()> {
+        self.inner.fence(renamed_from)
+    }
+
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>> {
-        let Recovery { pending, from, renamed_from, is_new } = recovery;
-        self.inner.recover(Recovery { pending: decode(pending)?, from, renamed_from, is_new })
+        let Recovery { pending, from, renamed_from, is_new, history } = recovery;
+        let pending = decode(pending)?;
+        self.inner.recover(Recovery { pending, from, renamed_from, is_new, history })
+    }
+
+    fn history(&self) -> Option<String> {
+        self.inner.history()
     }
 
     fn commit(&mut self, effects: &[Value]) -> Result<()> {

@@ -68,7 +68,7 @@ impl Manifest {
     pub fn outputs(&self) -> impl Iterator<Item = (&OperatorId, &Kept)> {
         self.operators.iter().flat_map(|operator| {
             let pending = match &operator.part {
-                Part::Sink { pending } => pending.as_slice(),
+                Part::Sink { pending, .. } => pending.as_slice(),
                 Part::Source { .. } | Part::State { .. } => &[],
             };
             pending.iter().flat_map(|pending| &pending.kept).map(|kept| (&operator.id, kept))
@@ -124,6 +124,10 @@ pub enum Part {
     Sink {
         /// What a successor must finish.
         pending: Vec<Pending>,
+        /// Which history of its output this checkpoint belongs to, in the connector's own terms;
+        /// `None` while there is only one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        history: Option<String>,
     },
 }
 

@@ -52,7 +52,7 @@ fn written() -> Manifest {
         operators: vec![
             operator("transfers", Part::Source { splits: vec![split], skipped: 1 }),
             operator("count", state),
-            operator("alerts", Part::Sink { pending: vec![pending] }),
+            operator("alerts", Part::Sink { pending: vec![pending], history: None }),
         ],
         in_flight: vec![],
     }

@@ -53,6 +53,11 @@ struct Args {
     input: String,
     #[arg(long)]
     output: String,
+    /// Where a sink `copies` writes the same, if there is to be one.
+    #[arg(long)]
+    copies: Option<String>,
+    #[arg(long, default_value = "copies")]
+    copies_sink: String,
     #[arg(long, value_enum, default_value = "exactly")]
     promise: Promise,
     #[arg(long, default_value = "assessments")]
@@ -91,7 +96,11 @@ impl Args {
             });
         let id = Id::new(&self.sink);
         let id = self.renamed_from.iter().fold(id, |id, old| id.renamed_from(old));
-        let sink = self.output()?.json().key(|a: &Assessment| &a.account);
+        if let Some(copies) = &self.copies {
+            let copies = self.output(copies)?.json().key(|a: &Assessment| &a.account);
+            assessments.sink(Id::new(&self.copies_sink), copies);
+        }
+        let sink = self.output(&self.output)?.json().key(|a: &Assessment| &a.account);
         match self.promise {
             Promise::Idempotent => {
                 assessments.sink(id, sink.idempotent(|a: &Assessment| a.event_id.clone()));
@@ -101,8 +110,8 @@ impl Args {
         Ok(())
     }
 
-    fn output(&self) -> Result<KafkaOutput> {
-        let (kafka, topic) = self.kafka.open(&self.output)?;
+    fn output(&self, url: &str) -> Result<KafkaOutput> {
+        let (kafka, topic) = self.kafka.open(url)?;
         let output = kafka.sink(&topic);
         let output = if self.accept_duplicates { output.accept_duplicates() } else { output };
         Ok(if self.promise == Promise::AtLeast { output.at_least_once() } else { output })

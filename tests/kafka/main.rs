@@ -39,4 +39,5 @@ mod refusals;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod two_sinks;
 mod zombies;

@@ -101,6 +101,13 @@ impl Place {
         self.folder.path().join("store")
     }
 
+    /// A topic of its own for a second sink, with what a run needs to write to it.
+    pub(crate) fn copies(&self, broker: &Broker) -> (Topic, String) {
+        let copies = Topic::create(broker, &format!("{}-copies", self.name), PARTITIONS_OUT);
+        let url = format!("kafka://{}/{}", self.address, copies.name);
+        (copies, url)
+    }
+
     /// Where the sink says how far it has published.
     pub(crate) fn progress(&self) -> Topic {
         Topic { name: format!("{}.progress", self.name), client: self.output.client.clone() }

@@ -2,7 +2,11 @@
 //! goes right or wrong and however much is logged.
 
 use std::fs;
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -26,7 +30,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn start() -> Bench {
+    fn start(output: &str) -> Bench {
         let broker = Broker::options().secure(PASSWORD).start();
         let input = Topic::create(&broker, "secret-in", 3);
         input.write((0..PURCHASES).map(|number| {
@@ -36,14 +40,17 @@ impl Bench {
             );
             row(&account, text)
         }));
-        // Nobody may write there until somebody grants it.
-        let output = Topic::create(&broker, "no-write-out", 3);
+        let output = Topic::create(&broker, output, 3);
         Bench { broker, folder: TempDir::new().unwrap(), output }
     }
 
     /// Runs `account_risk` with all that can be logged; answers its exit code and all it says.
     fn run(&self, secret: &[&str], password: &str) -> (Option<i32>, String) {
-        let url = |topic: &str| format!("kafka://{}/{topic}", self.broker.address());
+        self.run_at(self.broker.address(), secret, password)
+    }
+
+    fn run_at(&self, address: &str, secret: &[&str], password: &str) -> (Option<i32>, String) {
+        let url = |topic: &str| format!("kafka://{address}/{topic}");
         let (input, output) = (url("secret-in"), url(&self.output.name));
         let flags = ["--input", &input, "--output", &output, "--until-end"];
         self.run_with(&[&flags, secret].concat(), password)
@@ -105,7 +112,8 @@ fn around_of(text: &str) -> String {
 
 #[test]
 fn a_password_opens_the_broker_and_is_seen_nowhere() {
-    let bench = Bench::start();
+    // Nobody may write there until somebody grants it.
+    let bench = Bench::start("no-write-out");
     let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
     for (code, said) in [bench.run(&from_env, WRONG), bench.load(&from_env, WRONG)] {
         assert_eq!(code, Some(2), "{}", tail(&said));
@@ -140,6 +148,45 @@ fn a_password_opens_the_broker_and_is_seen_nowhere() {
     assert!(said.contains(" TRACE ") && said.contains("librdkafka: "), "{}", tail(&said));
     assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
     bench.assert_hidden();
+}
+
+/// A broker that is only just starting may say something else than TLS for a while.
+#[test]
+fn a_broker_that_is_not_ready_to_let_anybody_in_is_waited_for() {
+    let bench = Bench::start("late-out");
+    let late = in_front_of(bench.broker.address(), Duration::from_secs(3));
+    let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
+    let (code, said) = bench.run_at(&late, &from_env, PASSWORD);
+    assert_eq!(code, Some(0), "{}", tail(&said));
+    assert!(said.contains("SSL handshake failed"), "{}", tail(&said));
+    assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
+}
+
+/// An address at which nobody is let in for so long, and then everybody to the broker.
+fn in_front_of(broker: &str, closed: Duration) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (broker, since) = (broker.to_owned(), wait::Since::now());
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            if since.passed() < closed {
+                // Who has gone already does not mind.
+                let _ = client.write_all(b"HTTP/1.1 503 Service Unavailable\r\n\r\n");
+                continue;
+            }
+            let server = TcpStream::connect(&broker).unwrap();
+            let ways = [(&client, &server), (&server, &client)];
+            for (from, to) in ways.map(|(from, to)| (from.try_clone(), to.try_clone())) {
+                let (mut from, mut to) = (from.unwrap(), to.unwrap());
+                thread::spawn(move || {
+                    let _ends_either_way = io::copy(&mut from, &mut to);
+                    let _may_be_closed = to.shutdown(Shutdown::Write);
+                });
+            }
+        }
+    });
+    address
 }
 
 fn tail(said: &str) -> &str {

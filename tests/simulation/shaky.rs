@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use isochrone::connector::{Committer, Prepare, Readiness, Recovery, Sink, SinkContext, Writer};
-use isochrone::ids::Epoch;
+use isochrone::ids::{Epoch, OperatorId};
 use isochrone::testing::Random;
 use isochrone::{Error, Result};
 
@@ -83,9 +83,18 @@ impl<T: 'static, E: Send + 'static> Writer<T, E> for Around<Box<dyn Writer<T, E>
 }
 
 impl<E: Send + 'static> Committer<E> for Around<Box<dyn Committer<E>>> {
+    fn fence(&mut self, renamed_from: Option<&OperatorId>) -> Result<()> {
+        let Around { inner, chance } = self;
+        chance.attempt(|| inner.fence(renamed_from))
+    }
+
     fn recover(&mut self, recovery: Recovery<E>) -> Result<Vec<String>> {
         let Around { inner, chance } = self;
         chance.attempt(|| inner.recover(recovery))
+    }
+
+    fn history(&self) -> Option<String> {
+        self.inner.history()
     }
 
     fn commit(&mut self, effects: &[E]) -> Result<()> {

@@ -173,7 +173,7 @@ impl Topics {
 
     fn is_hopeless(&self, error: &KafkaError) -> bool {
         let told = code_of(error).is_some_and(|code| is_hopeless(code) && !is_missing(error));
-        told || self.context.cause().is_some_and(|cause| is_hopeless(cause.code))
+        told || self.context.is_hopeless()
     }
 }
 

@@ -93,7 +93,20 @@ pub(super) fn weight(code: Code) -> u8 {
 
 /// Whether somebody has to do something, so that there is no use in waiting.
 pub(super) fn is_hopeless(code: Code) -> bool {
-    weight(code) > 2
+    weight(code) > 2 && !turns_away(code)
+}
+
+/// Whether a connection did not come about though somebody was there: for good, unless it is a broker
+/// that is not ready yet. Which of both it is only time can tell ([`Context::is_hopeless`]).
+pub(super) fn turns_away(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Authentication
+            | Code::SaslAuthenticationFailed
+            | Code::UnsupportedSASLMechanism
+            | Code::IllegalSASLState
+            | Code::SSL
+    )
 }
 
 fn meaning(code: Code) -> Meaning {

@@ -20,6 +20,7 @@ fn restart(folder: &Path, generation: u64, pending: &PreparedPart) -> Result<Vec
         from: Some(Epoch(1_000)),
         renamed_from: None,
         is_new: false,
+        history: None,
     })
 }
 
@@ -186,7 +187,13 @@ fn unfinished_parts_of_runs_whose_checkpoints_are_gone_are_named_as_such() {
     let (_, _, part) = prepared(folder.path());
     let refused = |generation, from| {
         let mut committer = text(folder.path()).committer(&context(generation, 0)).unwrap();
-        committer.recover(Recovery { pending: Vec::new(), from, renamed_from: None, is_new: false })
+        committer.recover(Recovery {
+            pending: Vec::new(),
+            from,
+            renamed_from: None,
+            is_new: false,
+            history: None,
+        })
     };
     // All checkpoints are gone, or only the newest.
     for from in [None, Some(Epoch(1))] {

@@ -156,21 +156,38 @@ pub struct Recovery<E> {
     pub renamed_from: Option<OperatorId>,
     /// Whether the checkpoint knows no such sink.
     pub is_new: bool,
+    /// What [`Committer::history`] answered in the run that took the checkpoint.
+    pub history: Option<String>,
 }
 
 /// Makes prepared effects visible, on a background thread.
 ///
 /// Contract:
-/// - both methods are idempotent: an effect may be handed in again after a crash at any point;
+/// - all methods are idempotent: an effect may be handed in again after a crash at any point;
 /// - an effect is handed in only after a checkpoint that names it exists.
 pub trait Committer<E>: Send + 'static {
-    /// First call of a run, in one process, before any writer opens. Finishes what is pending,
+    /// First call of a run, in one process; no sink of the job recovers before all have returned
+    /// from it. Shuts out whoever publishes for this sink in an older run, under its id and the one
+    /// that it had in the checkpoint, where something that such a run has left open could be in the
+    /// way of another sink. Changes nothing that is visible.
+    fn fence(&mut self, _renamed_from: Option<&OperatorId>) -> Result<()> {
+        Ok(())
+    }
+
+    /// Second call, before any writer opens. Finishes what is pending,
     /// removes what earlier generations of this job left unprepared, takes out of sight what was
     /// committed for epochs at or after [`Recovery::from`], since those will be written again, and
     /// refuses (`Invalid`) a target whose content this job's history does not explain.
     ///
     /// Answers what people should know of it, a line each: it goes into the restore report.
     fn recover(&mut self, recovery: Recovery<E>) -> Result<Vec<String>>;
+
+    /// Asked when the sink has recovered: what tells the history that its output goes on with from
+    /// others that began with the same checkpoints. Each checkpoint keeps it, for
+    /// [`Recovery::history`]. Without more than one there is nothing to tell.
+    fn history(&self) -> Option<String> {
+        None
+    }
 
     /// Makes the effects visible, durably.
     fn commit(&mut self, effects: &[E]) -> Result<()>;

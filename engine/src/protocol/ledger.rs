@@ -116,6 +116,7 @@ enum Entries {
     Sink {
         /// Of the runs before.
         restored: Vec<Pending>,
+        history: Option<String>,
         pending: BTreeMap<(Epoch, Worker), Prepared>,
     },
 }
@@ -188,10 +189,12 @@ impl Ledger {
         }
     }
 
-    /// All restored pending output of sink `operator` has been made visible.
-    pub fn recovered(&mut self, operator: usize) {
-        if let Entries::Sink { restored, .. } = &mut self.operators[operator].entries {
+    /// All restored pending output of sink `operator` has been made visible, and its output goes on
+    /// with this history.
+    pub fn recovered(&mut self, operator: usize, goes_on_with: Option<String>) {
+        if let Entries::Sink { restored, history, .. } = &mut self.operators[operator].entries {
             restored.clear();
+            *history = goes_on_with;
         }
     }
 
@@ -238,8 +241,8 @@ impl Account {
             manifest::Part::State { version, shape, codec, segments } => {
                 Entries::State { version, shape, codec, segments: Segments::restore(segments) }
             }
-            manifest::Part::Sink { pending } => {
-                Entries::Sink { restored: pending, pending: BTreeMap::new() }
+            manifest::Part::Sink { pending, history } => {
+                Entries::Sink { restored: pending, history, pending: BTreeMap::new() }
             }
         };
         Account { id: operator.id, entries }
@@ -282,7 +285,7 @@ impl Account {
                 codec: codec.clone(),
                 segments: segments.listed(),
             },
-            Entries::Sink { restored, pending } => {
+            Entries::Sink { restored, history, pending } => {
                 let mut all = restored.clone();
                 all.extend(pending.iter().map(|((epoch, worker), prepared)| Pending {
                     worker: *worker,
@@ -290,7 +293,7 @@ impl Account {
                     effect: prepared.effect.clone(),
                     kept: prepared.kept.clone(),
                 }));
-                manifest::Part::Sink { pending: all }
+                manifest::Part::Sink { pending: all, history: history.clone() }
             }
         };
         manifest::Operator { id: self.id.clone(), part }

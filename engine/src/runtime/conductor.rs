@@ -435,6 +435,6 @@ impl Conductor {
 
 /// Whether some sink has output that was prepared and perhaps not yet made visible.
 pub(crate) fn owes_output(operators: &[Operator]) -> bool {
-    let owes = |part: &Part| matches!(part, Part::Sink { pending } if !pending.is_empty());
+    let owes = |part: &Part| matches!(part, Part::Sink { pending, .. } if !pending.is_empty());
     operators.iter().any(|operator| owes(&operator.part))
 }

@@ -222,25 +222,32 @@ impl Ready {
         let Setting { membership, taken, .. } = setting;
         let mut ledger = Ledger::restore(setting.operators.clone());
         let mut committers = membership.committers(&self.plan)?;
-        let mut set_aside = Vec::new();
+        let mut due = Vec::new();
         for (index, committer) in &mut committers {
-            if let ManifestPart::Sink { pending } = &setting.operators[*index].part {
-                let step = taken.operators.get(*index).map(|plan| &plan.step);
-                let is_new = matches!(step, None | Some(Step::New));
-                let renamed_from = match step {
-                    Some(Step::Rename { from, .. }) => Some(from.clone()),
-                    _ => None,
-                };
-                let pending = pending.iter().map(|pending| pending.effect.clone()).collect();
-                let from = taken.from.as_ref().map(|manifest| manifest.epoch);
-                set_aside.extend(committer.recover(Recovery {
-                    pending,
-                    from,
-                    renamed_from,
-                    is_new,
-                })?);
-                ledger.recovered(*index);
-            }
+            let ManifestPart::Sink { pending, history } = &setting.operators[*index].part else {
+                continue;
+            };
+            let step = taken.operators.get(*index).map(|plan| &plan.step);
+            let renamed_from = match step {
+                Some(Step::Rename { from, .. }) => Some(from.clone()),
+                _ => None,
+            };
+            committer.fence(renamed_from.as_ref())?;
+            let recovery = Recovery {
+                pending: pending.iter().map(|pending| pending.effect.clone()).collect(),
+                from: taken.from.as_ref().map(|manifest| manifest.epoch),
+                renamed_from,
+                is_new: matches!(step, None | Some(Step::New)),
+                history: history.clone(),
+            };
+            due.push((*index, committer, recovery));
+        }
+        // IMPORTANT: only now. What one sink's older run has left open may hide another's from who
+        // reads it.
+        let mut set_aside = Vec::new();
+        for (index, committer, recovery) in due {
+            set_aside.extend(committer.recover(recovery)?);
+            ledger.recovered(index, committer.history());
         }
         Ok((ledger, committers, set_aside))
     }

@@ -35,7 +35,7 @@ impl Ready {
     pub(crate) fn pending_of(&self, operators: &[Operator]) -> Vec<PendingOutput> {
         let mut found = Vec::new();
         for operator in operators {
-            let Part::Sink { pending } = &operator.part else { continue };
+            let Part::Sink { pending, .. } = &operator.part else { continue };
             let sink = self.plan.sink_of(&operator.id);
             for pending in pending {
                 found.push(PendingOutput {
@@ -63,7 +63,7 @@ impl Ready {
         let mut setting = self.set(1, 1, Arc::new(Free))?;
         if settlement == Settlement::Abort {
             for operator in &mut setting.operators {
-                if let Part::Sink { pending } = &mut operator.part {
+                if let Part::Sink { pending, .. } = &mut operator.part {
                     pending.clear();
                 }
             }

@@ -3,7 +3,8 @@
 //!
 //! `ISOCHRONE_CRASH=name` kills the process when it comes to the point `name`; `name@3` at the third
 //! time; `name=stop` stops it there, as `SIGSTOP` does, so that it can be woken later as a process of
-//! the past; `name+20ms` kills it so long after the point, while it goes on.
+//! the past; `name+20ms` kills it so long after the point, while it goes on. `a=stop,b` stops it at one
+//! and kills it at the other.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use std::time::Duration;
 /// The variable that names the point.
 pub const VARIABLE: &str = "ISOCHRONE_CRASH";
 
-static CHOSEN: OnceLock<Option<Chosen>> = OnceLock::new();
+static CHOSEN: OnceLock<Vec<Chosen>> = OnceLock::new();
 
 struct Chosen {
     name: String,
@@ -30,8 +31,11 @@ enum Action {
 
 /// Dies here, if that is what the environment says.
 pub fn point(name: &str) {
-    let chosen = CHOSEN.get_or_init(|| std::env::var(VARIABLE).ok().map(|text| parse(&text)));
-    let Some(chosen) = chosen.as_ref().filter(|chosen| chosen.name == name) else { return };
+    let chosen = CHOSEN.get_or_init(|| {
+        let text = std::env::var(VARIABLE).unwrap_or_default();
+        text.split(',').filter(|text| !text.is_empty()).map(parse).collect()
+    });
+    let Some(chosen) = chosen.iter().find(|chosen| chosen.name == name) else { return };
     if chosen.seen.fetch_add(1, Ordering::AcqRel) + 1 != chosen.time {
         return;
     }

@@ -23,7 +23,7 @@ impl Manifest {
         let operators = vec![
             operator("log", manifest::Part::Source { splits, skipped: 0 }),
             operator("count", state),
-            operator("out", manifest::Part::Sink { pending: Vec::new() }),
+            operator("out", manifest::Part::Sink { pending: Vec::new(), history: None }),
         ];
         let summary = summary(&operators, &[], Epoch(0), false, 0);
         Manifest { summary, operators }
@@ -39,7 +39,7 @@ impl Run {
         finished: bool,
     ) -> Result<Manifest, String> {
         let mut ledger = Ledger::restore(self.base.operators.clone());
-        ledger.recovered(SINK);
+        ledger.recovered(SINK, None);
         let mut sunk = self.base.summary.sunk;
         for w in 0..self.sources.len() {
             let source = &self.sources[w];
@@ -132,7 +132,7 @@ fn summary(
                 let rows = |s: &Segment| Records::from_str_radix(&s.name, 2).expect("bits");
                 state = segments.iter().map(rows).fold(0, |a, b| a | b);
             }
-            manifest::Part::Sink { pending: listed } => {
+            manifest::Part::Sink { pending: listed, .. } => {
                 pending.extend(listed.iter().map(|p| Effect {
                     generation: number(&p.effect[0]),
                     epoch: p.epoch,

@@ -197,7 +197,7 @@ fn no_upgrade(id: &OperatorId, declared: &StateType, version: StateVersion) -> E
 
 /// A sink with nothing pending left nothing that could be lost.
 fn check_may_drop(policy: &Policy, left: &Operator) -> Result<()> {
-    let nothing = matches!(&left.part, Part::Sink { pending } if pending.is_empty());
+    let nothing = matches!(&left.part, Part::Sink { pending, .. } if pending.is_empty());
     if nothing || policy.drops.contains(&left.id) {
         return Ok(());
     }

@@ -1,55 +1,19 @@
 //! What recovery does, decided from what the progress topic says and what the checkpoint owes. Knows
 //! no broker.
+//!
+//! Epochs tell how far a lane has published, as long as there is one history: as long as no run goes
+//! on from a checkpoint older than what was published. When one does, by choice, the same epochs are
+//! written once more, and nothing tells an epoch of before from one of afterwards. So a *turn* is
+//! written: it gives the history that begins there a name, which each of its checkpoints keeps, and
+//! remembers the furthest place ever published. A checkpoint of another history is then measured by
+//! that place, since the marks do not speak of it.
 
 use std::collections::BTreeMap;
 
 use isochrone_engine::{Error, Result};
-use serde::{Deserialize, Serialize};
 
 use super::effect::{KafkaEffect, Mark};
-
-/// How far a lane has published: written in the same transaction as what it speaks of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Marker {
-    /// The job; see `RunContext`.
-    pub(super) origin: String,
-    /// The run that wrote the output; another may have published it.
-    pub(super) generation: u64,
-    pub(super) mark: Mark,
-}
-
-/// That a job is the one that publishes for this sink, and with how many lanes at most so far.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Claim {
-    pub(super) origin: String,
-    pub(super) generation: u64,
-    pub(super) lanes: u32,
-    /// Random, fresh for each.
-    pub(super) nonce: String,
-}
-
-/// What the progress topic says of a sink.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct View {
-    /// The claims that are still there, in order: the last one counts.
-    pub(super) claims: Vec<Claim>,
-    /// By lane, the newest.
-    pub(super) markers: BTreeMap<u32, Marker>,
-}
-
-impl View {
-    /// The number of lanes that were ever in use.
-    pub(super) fn lanes(&self) -> u32 {
-        let claimed = self.claims.iter().map(|claim| claim.lanes).max().unwrap_or(0);
-        let marked = self.markers.keys().last().map_or(0, |lane| lane + 1);
-        claimed.max(marked)
-    }
-
-    /// The place up to which a lane has published.
-    pub(super) fn published(&self, lane: u32) -> Option<Mark> {
-        self.markers.get(&lane).map(|marker| marker.mark)
-    }
-}
+use super::view::{Marker, Turn, View};
 
 /// What is known at the start of a run.
 pub(super) struct Facts<'a> {
@@ -59,65 +23,114 @@ pub(super) struct Facts<'a> {
     pub(super) topic: &'a str,
     /// The job; see `RunContext`.
     pub(super) origin: &'a str,
-    /// The checkpoint that the run goes on from, if it knows the sink: output of epochs before it,
-    /// and of no other, is part of it.
-    pub(super) from: Option<u64>,
-    /// What it owes.
-    pub(super) pending: &'a [KafkaEffect],
+    pub(super) start: &'a Start,
     /// What was published of epochs after the checkpoint may be published again.
     pub(super) accept_duplicates: bool,
+    /// A random name, for a history that begins here.
+    pub(super) fresh: &'a str,
 }
 
-/// The last place of a lane that a checkpoint covers: the end of the epoch before it.
-pub(super) fn covered(from: Option<u64>) -> Mark {
-    from.and_then(|from| from.checked_sub(1)).map_or(Mark::default(), |epoch| Mark {
-        epoch,
-        worker: u32::MAX,
-        chunks: u32::MAX,
-    })
+/// The checkpoint that a run goes on from, as the sink must know it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Start {
+    /// Its epoch: output of epochs before it, and of no other, is part of it.
+    pub(super) from: Option<u64>,
+    /// Whether it does not know the sink.
+    pub(super) is_new: bool,
+    /// The history that it belongs to.
+    pub(super) history: Option<String>,
+    /// What it owes.
+    pub(super) pending: Vec<KafkaEffect>,
 }
 
-/// Refuses (`Invalid`) where the history of this job does not explain what is there. `view` is what
-/// there was before this run wrote its own claim, but read after all older runs were fenced.
-pub(super) fn check(facts: &Facts<'_>, view: &View) -> Result<()> {
-    let Facts { sink, topic, origin, from, pending, .. } = *facts;
-    let foreign = view.claims.last().map(|claim| &claim.origin).into_iter();
-    let mut foreign = foreign.chain(view.markers.values().map(|marker| &marker.origin));
+impl Start {
+    /// The epoch before which output of this sink may be published.
+    fn known_from(&self) -> Option<u64> {
+        self.from.filter(|_| !self.is_new)
+    }
+
+    /// The last place of a lane that the checkpoint covers: the end of the epoch before it.
+    fn covered(&self) -> Mark {
+        self.known_from()
+            .and_then(|from| from.checked_sub(1))
+            .map_or(Mark::default(), |epoch| Mark { epoch, worker: u32::MAX, chunks: u32::MAX })
+    }
+
+    /// Whether the marks speak of the history that it belongs to.
+    fn is_of(&self, turn: Option<&Turn>) -> bool {
+        let named = turn.map(|turn| &turn.history);
+        // What the turn began with has the name of what was before it, until the first checkpoint.
+        let began_it = |turn: &Turn| turn.before == self.history && turn.from == self.known_from();
+        named == self.history.as_ref() || turn.is_some_and(began_it)
+    }
+
+    /// The first place of a lane that is owed.
+    fn first_owed(&self, lane: u32) -> Option<(Mark, u64)> {
+        let owed = self.pending.iter().filter(|effect| effect.lane == lane);
+        owed.map(|effect| (effect.mark(0), effect.generation)).min()
+    }
+
+    fn name(&self) -> String {
+        self.from.map_or("the beginning".to_owned(), |from| format!("checkpoint {from}"))
+    }
+}
+
+/// What the progress topic has to be told before anything is published.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    pub(super) turn: Option<Turn>,
+    /// Lanes that go on from an earlier place than they have published up to.
+    pub(super) back: BTreeMap<u32, Marker>,
+}
+
+impl Changes {
+    /// What the topic says when it has been told.
+    pub(super) fn apply(&self, view: &mut View) {
+        view.turn = self.turn.clone().or(view.turn.take());
+        view.markers.extend(self.back.clone());
+    }
+}
+
+/// Refuses (`Invalid`) where the history of this job does not explain what is there, and otherwise
+/// answers what is to be told. `view` is what there was before this run wrote its own claim, but read
+/// after all older runs were fenced.
+pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
+    check_owner(facts, view)?;
+    let goes_on = facts.start.is_of(view.turn.as_ref());
+    if !facts.accept_duplicates {
+        check_ahead(facts, view, goes_on)?;
+    }
+    if goes_on {
+        check_writer(facts, view)?;
+    }
+    let mut changes = Changes::default();
+    if facts.accept_duplicates {
+        changes.back = steps_back(facts.start, view, goes_on);
+    }
+    let furthest = view.furthest();
+    if !changes.back.is_empty() || !goes_on && furthest > Mark::default() {
+        changes.turn = Some(Turn {
+            history: facts.fresh.to_owned(),
+            before: facts.start.history.clone(),
+            from: facts.start.known_from(),
+            furthest,
+        });
+    }
+    Ok(changes)
+}
+
+fn check_owner(facts: &Facts<'_>, view: &View) -> Result<()> {
+    let Facts { sink, topic, origin, start, .. } = *facts;
+    let mut foreign = view.markers.values().map(|marker| &*marker.origin).chain(view.owner());
     if foreign.any(|other| other != origin) {
         return Err(foreign_owner(sink, topic));
     }
-    if view.claims.is_empty() && !pending.is_empty() {
+    if view.owner().is_none() && !start.pending.is_empty() {
         return Err(Error::invalid(format!(
             "progress topic `{topic}` does not know {sink}, so that it cannot be told which of its \
              pending output was published; it may have been deleted, or this is another cluster: \
              bring it back, or give the pending output up (`Job::abort_pending`)"
         )));
-    }
-    for (lane, marker) in &view.markers {
-        if marker.mark > covered(from) && !facts.accept_duplicates {
-            let from = from.map_or("the beginning".to_owned(), |from| format!("checkpoint {from}"));
-            return Err(Error::invalid(format!(
-                "{sink} would go on from {from}, but its lane {lane} has published up to {}, and \
-                 what is published cannot be taken back: go on from a newer checkpoint, or accept \
-                 that the output in between is there twice (`accept_duplicates`)",
-                marker.mark
-            )));
-        }
-    }
-    for effect in pending {
-        let marker = view.markers.get(&effect.lane);
-        let differs = |marker: &&Marker| {
-            marker.mark.epoch == effect.epoch
-                && marker.mark.worker == effect.worker
-                && marker.generation != effect.generation
-        };
-        if let Some(marker) = marker.filter(differs) {
-            return Err(Error::invalid(format!(
-                "{sink} has published epoch {} as run {} wrote it, and the checkpoint names it as \
-                 run {} did: the store is not the one that the output came from",
-                effect.epoch, marker.generation, effect.generation
-            )));
-        }
     }
     Ok(())
 }
@@ -132,83 +145,77 @@ pub(super) fn foreign_owner(sink: &str, topic: &str) -> Error {
     ))
 }
 
-#[cfg(test)]
-mod tests {
-    use isochrone_engine::ErrorKind;
-
-    use super::super::effect::tests::effect;
-    use super::*;
-
-    fn claim(origin: &str, lanes: u32) -> Claim {
-        Claim { origin: origin.to_owned(), generation: 1, lanes, nonce: "n".to_owned() }
+/// What was published may not be beyond the checkpoint.
+fn check_ahead(facts: &Facts<'_>, view: &View, goes_on: bool) -> Result<()> {
+    let Facts { sink, start, .. } = *facts;
+    let (furthest, covered, from) = (view.furthest(), start.covered(), start.name());
+    let ahead = view.markers.iter().find(|(_, marker)| marker.mark > covered);
+    let is_doubtful = |effect: &KafkaEffect| effect.epoch <= furthest.epoch;
+    let fits = match goes_on {
+        true => ahead.is_none(),
+        false => furthest <= covered && !start.pending.iter().any(is_doubtful),
+    };
+    if fits {
+        return Ok(());
     }
+    Err(Error::invalid(if start.is_new && start.from.is_some() {
+        format!(
+            "{from} does not know {sink}, which has published up to {furthest} before: if it was \
+             taken out of the job and comes back, give it a new id, under which it begins anew, or \
+             start once with `accept_duplicates`, with which nothing is there twice in this case; if \
+             the checkpoint is one of before it was added, go on from a newer one, or accept that \
+             its output is there twice (`accept_duplicates`)"
+        )
+    } else if let Some((lane, marker)) = ahead.filter(|_| goes_on) {
+        format!(
+            "{sink} would go on from {from}, but its lane {lane} has published up to {}, and what \
+             is published cannot be taken back: go on from a newer checkpoint, or accept that the \
+             output in between is there twice (`accept_duplicates`)",
+            marker.mark
+        )
+    } else {
+        format!(
+            "{sink} would go on from {from}, which is not of the history that its output has gone \
+             on with since output was accepted twice; up to {furthest} has been published, and what \
+             is published cannot be taken back: go on with the store of the run that was last, or \
+             accept once more that output is there twice (`accept_duplicates`)"
+        )
+    }))
+}
 
-    fn marker(epoch: u64, generation: u64) -> Marker {
-        let mark = Mark { epoch, worker: 0, chunks: 1 };
-        Marker { origin: "mine".to_owned(), generation, mark }
-    }
-
-    fn view(claims: Vec<Claim>, markers: impl IntoIterator<Item = (u32, Marker)>) -> View {
-        View { claims, markers: markers.into_iter().collect() }
-    }
-
-    fn refusal(from: Option<u64>, pending: &[KafkaEffect], view: &View) -> Option<String> {
-        let facts = Facts {
-            sink: "sink `out`",
-            topic: "risk.progress",
-            origin: "mine",
-            from,
-            pending,
-            accept_duplicates: false,
+/// What is owed was not published as somebody else wrote it.
+fn check_writer(facts: &Facts<'_>, view: &View) -> Result<()> {
+    for effect in &facts.start.pending {
+        let marker = view.markers.get(&effect.lane);
+        let differs = |marker: &&Marker| {
+            marker.mark.epoch == effect.epoch
+                && marker.mark.worker == effect.worker
+                && marker.generation != effect.generation
         };
-        check(&facts, view).err().map(|error| {
-            assert_eq!(error.kind(), ErrorKind::Invalid);
-            error.to_string()
-        })
-    }
-
-    #[test]
-    fn an_ordinary_history_is_taken_up() {
-        let mine = || vec![claim("mine", 2)];
-        let pending = [effect(6, 0, 1)];
-        assert_eq!(refusal(None, &[], &View::default()), None, "a first start");
-        assert_eq!(refusal(None, &[], &view(mine(), [])), None, "killed before any checkpoint");
-        assert_eq!(refusal(Some(7), &pending, &view(mine(), [])), None, "nothing published");
-        let all = view(mine(), [(0, marker(6, 1))]);
-        assert_eq!(refusal(Some(7), &pending, &all), None, "all published");
-        assert_eq!(
-            refusal(Some(9), &[], &View::default()),
-            None,
-            "owes nothing: nothing to double"
-        );
-    }
-
-    /// Output of the epoch that begins with a checkpoint is not part of it: the checkpoint before the
-    /// newest one is an older one too.
-    #[test]
-    fn a_history_that_does_not_fit_is_refused() {
-        let pending = [effect(6, 0, 1)];
-        let other = view(vec![claim("mine", 1), claim("other", 1)], []);
-        let lost = View::default();
-        let ahead = view(vec![claim("mine", 1)], [(0, marker(7, 1))]);
-        let forked = view(vec![claim("mine", 1)], [(0, marker(6, 2))]);
-        let cases: [(_, &[KafkaEffect], _, _); 5] = [
-            (Some(7), &[], &other, "belongs to another job"),
-            (Some(7), &pending, &lost, "may have been deleted"),
-            (Some(7), &pending, &ahead, "lane 0 has published up to epoch 7"),
-            (None, &[], &ahead, "would go on from the beginning"),
-            (Some(7), &pending, &forked, "as run 2 wrote it"),
-        ];
-        for (from, pending, view, what) in cases {
-            let text = refusal(from, pending, view).expect(what);
-            assert!(text.contains(what), "{text}");
+        if let Some(marker) = marker.filter(differs) {
+            return Err(Error::invalid(format!(
+                "{} has published epoch {} as run {} wrote it, and the checkpoint names it as run \
+                 {} did: the store is not the one that the output came from",
+                facts.sink, effect.epoch, marker.generation, effect.generation
+            )));
         }
     }
-
-    #[test]
-    fn lanes_are_counted_by_claims_and_by_what_was_published() {
-        assert_eq!(View::default().lanes(), 0);
-        assert_eq!(view(vec![claim("mine", 3), claim("mine", 2)], []).lanes(), 3);
-        assert_eq!(view(vec![], [(4, marker(1, 1))]).lanes(), 5);
-    }
+    Ok(())
 }
+
+/// The lanes that are beyond where the run goes on. In the history that the marks speak of, what is
+/// owed was published if they say so; in another one they say nothing of it.
+fn steps_back(start: &Start, view: &View, goes_on: bool) -> BTreeMap<u32, Marker> {
+    let mut back = BTreeMap::new();
+    for (&lane, marker) in &view.markers {
+        let owed = start.first_owed(lane).filter(|_| !goes_on);
+        let (mark, generation) = owed.unwrap_or((start.covered(), marker.generation));
+        if marker.mark > mark {
+            back.insert(lane, Marker { mark, generation, ..marker.clone() });
+        }
+    }
+    back
+}
+
+#[cfg(test)]
+mod tests;

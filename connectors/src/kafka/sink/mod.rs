@@ -22,7 +22,8 @@
 //!
 //! What keeps that true:
 //! 1. A run claims the job in the store before it touches Kafka.
-//! 2. It fences *all* lanes that were ever in use, then reads the marks, and only then publishes.
+//! 2. It fences *all* lanes that were ever in use, those of all sinks of the job, then reads the
+//!    marks, and only then publishes.
 //! 3. Whenever a producer opens, it is asked whether another run has claimed the job: opening has
 //!    fenced whoever had the lane, and only the newest run may do that.
 //! 4. The mark is read up to a record that the reader has committed itself: an open transaction of
@@ -31,10 +32,13 @@
 //! 6. No answer and no error decides what became of a transaction: the mark does.
 //! 7. A producer is used again only if nothing it has sent can arrive late (`producer`).
 //! 8. The partition of a record is chosen once, by the writer, and kept with it.
-//! 9. More lanes than before are claimed in the progress topic before they are used.
+//! 9. More lanes than before are claimed in the progress topic before they are used. The first job
+//!    to claim a sink is its owner for good (`view`).
 //!
 //! A mark beyond the checkpoint, a missing one, and one of another job are refused (`decide`): then
 //! the store and Kafka do not belong together, and going on would double or lose output in silence.
+//! Where that was accepted for once, what goes on is another history with a name of its own, and the
+//! checkpoints of before are told from it.
 //!
 //! Transactions on several partitions do not become visible at one moment: a reader may see one
 //! partition's records a little before another's.
@@ -50,7 +54,9 @@ mod producer;
 mod progress;
 mod publisher;
 mod record;
+mod recovery;
 mod reports;
+mod view;
 mod writer;
 
 use std::fmt;
@@ -139,6 +145,10 @@ impl KafkaOutput {
 
     /// Goes on from a checkpoint that is older than what was published. What was published after it
     /// will be there twice. Without this, such a start is refused.
+    ///
+    /// Meant for one start: as long as it stands there, no mistake with the store is refused. A sink
+    /// that was taken out of its job and comes back under its old id needs it too, since the
+    /// checkpoint does not know what it has published; nothing is doubled then.
     #[must_use]
     pub fn accept_duplicates(mut self) -> Self {
         self.accept_duplicates = true;

@@ -19,7 +19,7 @@ use super::super::client::Context;
 use super::super::cluster::{Kafka, Own};
 use super::super::topics::{Topics, View as End};
 use super::super::trouble::{code_of, explain, is_hopeless};
-use super::decide::{Claim, Marker, View};
+use super::view::{Claim, Marker, Turn, View};
 
 /// How long the end of the topic is waited for: longer than a transaction of somebody else may hide
 /// it.
@@ -35,6 +35,8 @@ pub(super) enum Entry {
     Claim(Claim),
     /// A lane has published so far.
     Published(Marker),
+    /// From here on the lanes' marks speak of another history.
+    Turn(Turn),
     /// Written to be met when reading.
     Read {
         /// Random, fresh for each.
@@ -110,17 +112,18 @@ impl Progress {
     /// The key and value of an entry.
     pub(super) fn encode(&self, lane: u32, entry: &Entry) -> (String, Vec<u8>) {
         let kind = match entry {
-            Entry::Claim(_) => "claim",
+            // Compaction keeps the last one of each job.
+            Entry::Claim(claim) => &format!("claim-{}", claim.origin),
             Entry::Published(_) => "published",
+            Entry::Turn(_) => "turn",
             Entry::Read { .. } => "read",
         };
         let value = serde_json::to_vec(entry).expect("entries are plain data");
         (format!("{}/{kind}/{lane}", self.sink), value)
     }
 
-    /// Reads up to the entry with this nonce, which has been committed. It is not part of the answer,
-    /// and neither are claims before the entry `since`.
-    pub(super) fn read_to(&self, nonce: &str, since: Option<&str>, seen: Seen) -> Result<View> {
+    /// Reads up to the entry with this nonce, which has been committed. It is not part of the answer.
+    pub(super) fn read_to(&self, nonce: &str, seen: Seen) -> Result<View> {
         let (isolation, why) = match seen {
             Seen::Committed => ("read_committed", "what is aborted did not happen"),
             Seen::Everything => ("read_uncommitted", "what is open is asked for as well"),
@@ -151,7 +154,7 @@ impl Progress {
         loop {
             match consumer.poll(POLL) {
                 Some(Ok(message)) => {
-                    let is_last = self.take(&message, (nonce, since), &mut view)?;
+                    let is_last = self.take(&message, nonce, &mut view)?;
                     if is_last {
                         return Ok(view);
                     }
@@ -159,7 +162,7 @@ impl Progress {
                 Some(Err(error)) if code_of(&error).is_some_and(is_hopeless) => {
                     return Err(failed(&error));
                 }
-                // The client tries again by itself.
+                // The client tries again by itself; a producer of the same settings has been let in.
                 Some(Err(error)) => tracing::debug!(%error, "reading the progress topic"),
                 None => {}
             }
@@ -175,12 +178,7 @@ impl Progress {
     }
 
     /// Takes a record in; answers whether it is the last one.
-    fn take(
-        &self,
-        message: &impl Message,
-        (nonce, since): (&str, Option<&str>),
-        view: &mut View,
-    ) -> Result<bool> {
+    fn take(&self, message: &impl Message, nonce: &str, view: &mut View) -> Result<bool> {
         let key = message.key().and_then(|key| std::str::from_utf8(key).ok()).unwrap_or_default();
         let Some((_, lane)) = key.strip_prefix(&self.sink).and_then(split_key) else {
             return Ok(false);
@@ -197,9 +195,9 @@ impl Progress {
         match entry {
             Some(Entry::Claim(claim)) if claim.nonce == nonce => return Ok(true),
             Some(Entry::Read { nonce: found }) if found == nonce => return Ok(true),
-            Some(Entry::Read { nonce: found }) if Some(&*found) == since => view.claims.clear(),
             Some(Entry::Claim(claim)) => view.claims.push(claim),
             Some(Entry::Published(marker)) => drop(view.markers.insert(lane, marker)),
+            Some(Entry::Turn(turn)) => view.turn = Some(turn),
             Some(Entry::Read { .. }) | None => {}
         }
         Ok(false)

@@ -18,11 +18,12 @@ use isochrone_engine::{Error, ErrorKind, Result};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::super::trouble::{code_of, is_hopeless};
-use super::decide::{Marker, View, foreign_owner};
+use super::decide::foreign_owner;
 use super::effect::{KafkaEffect, Mark};
 use super::producer::{Deadline, Producer, Reuse, Single, Unsent};
 use super::progress::{Entry, Progress, Seen};
 use super::record::Headers;
+use super::view::{Marker, View};
 use crate::crash_point;
 
 /// A transaction takes no more than this, unless one piece alone does.
@@ -170,7 +171,7 @@ impl Publisher {
     pub(super) fn read(&mut self, deadline: &Deadline, seen: Seen) -> Result<(View, String)> {
         let nonce = random_id()?;
         self.tell(&Entry::Read { nonce: nonce.clone() }, deadline)?;
-        Ok((self.progress.read_to(&nonce, None, seen)?, nonce))
+        Ok((self.progress.read_to(&nonce, seen)?, nonce))
     }
 
     /// Opens a producer unless one is open that may be used, and only if this run is the newest.

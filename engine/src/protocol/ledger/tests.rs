@@ -47,7 +47,7 @@ fn ledger() -> Ledger {
                 segments: vec![segment("r1", 8, 0), segment("r2", 9, 1)],
             },
         ),
-        operator("out", manifest::Part::Sink { pending }),
+        operator("out", manifest::Part::Sink { pending, history: None }),
     ])
 }
 
@@ -67,7 +67,7 @@ fn segments(ledger: &Ledger, epoch: u64) -> Vec<String> {
 
 fn pending(ledger: &Ledger, epoch: u64) -> Vec<(u64, u32)> {
     match ledger.manifest_operators(Epoch(epoch)).swap_remove(SINK).part {
-        manifest::Part::Sink { pending } => {
+        manifest::Part::Sink { pending, .. } => {
             pending.into_iter().map(|p| (p.epoch.0, p.worker.0)).collect()
         }
         other => panic!("{other:?}"),
@@ -157,9 +157,24 @@ fn output_stays_pending_until_its_own_writer_committed_it() {
     l.published(Epoch(11));
     l.committed(part(SINK, 0), Epoch(11));
     assert_eq!(pending(&l, 11), [(9, 5), (11, 1)]);
-    l.recovered(SINK);
+    l.recovered(SINK, None);
     l.committed(part(SINK, 1), Epoch(10));
     assert_eq!(pending(&l, 11), [(11, 1)]);
+}
+
+#[test]
+fn the_history_of_a_sink_is_the_one_that_it_recovered_with() {
+    let history = |l: &Ledger| match l.manifest_operators(Epoch(11)).swap_remove(SINK).part {
+        manifest::Part::Sink { history, .. } => history,
+        other => panic!("{other:?}"),
+    };
+    let mut l = ledger();
+    l.recovered(SINK, Some("h2".to_owned()));
+    assert_eq!(history(&l), Some("h2".to_owned()));
+    let mut next = Ledger::restore(l.manifest_operators(Epoch(11)));
+    assert_eq!(history(&next), Some("h2".to_owned()), "as it was, until the sink has recovered");
+    next.recovered(SINK, None);
+    assert_eq!(history(&next), None);
 }
 
 #[test]

@@ -1,0 +1,162 @@
+use isochrone_engine::ErrorKind;
+
+use super::super::effect::tests::effect;
+use super::super::view::tests::{claim, marker, view};
+use super::*;
+
+fn start(from: Option<u64>, history: Option<&str>, pending: &[KafkaEffect]) -> Start {
+    let history = history.map(str::to_owned);
+    Start { from, is_new: false, history, pending: pending.to_vec() }
+}
+
+fn decided(start: &Start, view: &View, accept_duplicates: bool) -> Result<Changes, String> {
+    let facts = Facts {
+        sink: "sink `out`",
+        topic: "risk.progress",
+        origin: "mine",
+        start,
+        accept_duplicates,
+        fresh: "fresh",
+    };
+    decide(&facts, view).map_err(|error| {
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        error.to_string()
+    })
+}
+
+fn refusal(from: Option<u64>, pending: &[KafkaEffect], view: &View) -> Option<String> {
+    match decided(&start(from, None, pending), view, false) {
+        Ok(changes) => {
+            assert_eq!(changes, Changes::default());
+            None
+        }
+        Err(refusal) => Some(refusal),
+    }
+}
+
+fn refused(start: &Start, view: &View, what: &str) {
+    let text = decided(start, view, false).expect_err(what);
+    assert!(text.contains(what), "{text}");
+}
+
+#[test]
+fn an_ordinary_history_is_taken_up() {
+    let mine = || vec![claim("mine", 2)];
+    let pending = [effect(6, 0, 1)];
+    assert_eq!(refusal(None, &[], &View::default()), None, "a first start");
+    assert_eq!(refusal(None, &[], &view(mine(), [])), None, "killed before any checkpoint");
+    assert_eq!(refusal(Some(7), &pending, &view(mine(), [])), None, "nothing published");
+    let all = view(mine(), [(0, marker(6, 1))]);
+    assert_eq!(refusal(Some(7), &pending, &all), None, "all published");
+    assert_eq!(refusal(Some(9), &[], &View::default()), None, "owes nothing: nothing to double");
+    let late = view(vec![claim("mine", 1), claim("other", 1)], []);
+    assert_eq!(refusal(Some(7), &pending, &late), None, "somebody else was later");
+}
+
+/// Output of the epoch that begins with a checkpoint is not part of it: the checkpoint before the
+/// newest one is an older one too.
+#[test]
+fn a_history_that_does_not_fit_is_refused() {
+    let pending = [effect(6, 0, 1)];
+    let other = view(vec![claim("other", 1), claim("mine", 1)], []);
+    let foreign = Marker { origin: "other".to_owned(), ..marker(5, 1) };
+    let mixed = view(vec![claim("mine", 1)], [(0, marker(5, 1)), (1, foreign)]);
+    let lost = View::default();
+    let ahead = view(vec![claim("mine", 1)], [(0, marker(7, 1))]);
+    let forked = view(vec![claim("mine", 1)], [(0, marker(6, 2))]);
+    let cases: [(_, &[KafkaEffect], _, _); 6] = [
+        (Some(7), &[], &other, "belongs to another job"),
+        (Some(7), &[], &mixed, "belongs to another job"),
+        (Some(7), &pending, &lost, "may have been deleted"),
+        (Some(7), &pending, &ahead, "lane 0 has published up to epoch 7"),
+        (None, &[], &ahead, "would go on from the beginning"),
+        (Some(7), &pending, &forked, "as run 2 wrote it"),
+    ];
+    for (from, pending, view, what) in cases {
+        let text = refusal(from, pending, view).expect(what);
+        assert!(text.contains(what), "{text}");
+    }
+}
+
+/// Published up to epoch 10; then a run went on from checkpoint 5, by choice, and published up to
+/// epoch 6 of the history that it began.
+fn turned() -> View {
+    let mut view = view(vec![claim("mine", 1)], [(0, marker(10, 1)), (1, marker(4, 1))]);
+    let changes = decided(&start(Some(5), None, &[]), &view, true).expect("it is accepted");
+    assert_eq!(changes.back.keys().collect::<Vec<_>>(), [&0], "lane 1 is not ahead");
+    let turn = changes.turn.as_ref().expect("a history begins");
+    assert_eq!((turn.history.as_str(), turn.from), ("fresh", Some(5)));
+    assert_eq!(turn.furthest, marker(10, 1).mark);
+    changes.apply(&mut view);
+    view.markers.insert(0, marker(6, 3));
+    view
+}
+
+#[test]
+fn a_turn_is_for_once() {
+    let mut view = turned();
+    let same = |from, pending: &[KafkaEffect]| start(from, Some("fresh"), pending);
+    let own = |epoch| KafkaEffect { generation: 3, ..effect(epoch, 0, 1) };
+    assert_eq!(decided(&same(Some(7), &[own(6)]), &view, false), Ok(Changes::default()));
+    assert_eq!(decided(&same(Some(8), &[own(7)]), &view, true), Ok(Changes::default()));
+    refused(&same(Some(6), &[]), &view, "lane 0 has published up to epoch 6");
+    // Killed before its first checkpoint: what it began with is still the newest in the store.
+    view.markers.insert(0, marker(4, 1));
+    assert_eq!(decided(&start(Some(5), None, &[]), &view, false), Ok(Changes::default()));
+}
+
+/// Checkpoints that the run before the turn took: their epochs say nothing about the marks.
+#[test]
+fn a_checkpoint_of_the_history_before_a_turn_is_measured_by_all_that_was_published() {
+    let mut view = turned();
+    let old = |from, pending: &[KafkaEffect]| start(Some(from), None, pending);
+    // Epochs 8 to 10 would be there twice, though the marks are not beyond 6 now.
+    refused(&old(8, &[]), &view, "not of the history");
+    // What is owed has perhaps been published, whatever the marks say.
+    refused(&old(11, &[effect(10, 0, 1)]), &view, "not of the history");
+    // Now they say of an epoch 10 that it has been: of another one.
+    view.markers
+        .insert(0, Marker { mark: Mark { worker: 1, ..marker(10, 3).mark }, ..marker(10, 3) });
+    refused(&old(11, &[effect(10, 0, 1)]), &view, "not of the history");
+    let accepted = decided(&old(11, &[effect(10, 0, 1)]), &view, true).expect("it is accepted");
+    let mut then = view.clone();
+    accepted.apply(&mut then);
+    assert_eq!(effect(10, 0, 1).done(then.published(0)), 0, "it is not taken for published");
+    assert_eq!(then.markers[&0].generation, 1);
+
+    // Behind everything nothing is doubled, and nothing is owed that could be.
+    let behind = decided(&old(12, &[effect(11, 0, 1)]), &view, false).expect("it fits");
+    assert_eq!(behind.back, BTreeMap::new());
+    assert_eq!(behind.turn.expect("a history begins").furthest, view.furthest());
+}
+
+/// The furthest place is remembered over several turns.
+#[test]
+fn a_second_turn_remembers_what_was_published_before_the_first() {
+    let mut view = turned();
+    let again = decided(&start(Some(6), Some("fresh"), &[]), &view, true).expect("it is accepted");
+    again.apply(&mut view);
+    let turn = view.turn.clone().expect("a history begins");
+    assert_eq!((turn.before.as_deref(), turn.furthest.epoch), (Some("fresh"), 10));
+    refused(&start(Some(8), None, &[]), &view, "not of the history");
+    refused(&start(Some(7), Some("elsewhere"), &[]), &view, "not of the history");
+}
+
+/// Nobody can tell whether the checkpoint comes after what the sink published, or is one of before
+/// it was there.
+#[test]
+fn a_sink_that_comes_back_is_refused_until_somebody_says_which_it_is() {
+    let mut view = view(vec![claim("mine", 1)], [(0, marker(10, 1))]);
+    let back = Start { is_new: true, ..start(Some(20), None, &[]) };
+    for what in ["checkpoint 20 does not know", "up to epoch 10", "new id", "accept_duplicates"] {
+        refused(&back, &view, what);
+    }
+    decided(&back, &view, true).expect("it is accepted").apply(&mut view);
+    assert_eq!(view.published(0), Some(Mark::default()));
+    // Killed before its first checkpoint, and after it.
+    assert_eq!(decided(&back, &view, false), Ok(Changes::default()));
+    assert_eq!(decided(&start(Some(21), Some("fresh"), &[]), &view, false), Ok(Changes::default()));
+    // One that never published is nobody's concern.
+    let unused = Start { is_new: true, ..start(Some(20), None, &[]) };
+    assert_eq!(decided(&unused, &View::default(), false), Ok(Changes::default()));
+}

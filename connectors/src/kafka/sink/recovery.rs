@@ -1,0 +1,200 @@
+//! Recovery of a sink under one id: older runs are fenced, then what they have published is found
+//! out, and the rest is published.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use isochrone_engine::connector::RunContext;
+use isochrone_engine::ids::{JobName, random_id};
+use isochrone_engine::{Error, Result};
+
+use super::decide::{self, Facts, Start, decide};
+use super::effect::KafkaEffect;
+use super::producer::Deadline;
+use super::progress::{Entry, Progress, Seen};
+use super::publisher::Publisher;
+use super::view::{Claim, Ownership, View};
+use crate::crash_point;
+
+/// What does not work at the start is told within 30 seconds.
+const PATIENCE: Duration = Duration::from_secs(22);
+
+/// A sink under one of its ids, in a run.
+#[derive(Clone)]
+pub(super) struct Party {
+    pub(super) progress: Progress,
+    pub(super) run: Arc<RunContext>,
+    pub(super) generation: u64,
+    pub(super) job: JobName,
+    pub(super) accept_duplicates: bool,
+}
+
+/// Its lanes, all that were ever in use: no older run publishes on them any more, and none of them
+/// has anything open.
+pub(super) struct Fenced {
+    party: Party,
+    lanes: Vec<Publisher>,
+    /// Written to the progress topic since the first one was fenced.
+    nonce: String,
+}
+
+/// What has come of it.
+pub(super) struct Recovered {
+    /// The lane of this process.
+    pub(super) first: Publisher,
+    pub(super) lines: Vec<String>,
+    pub(super) history: Option<String>,
+}
+
+impl Party {
+    pub(super) fn publisher(&self, lane: u32) -> Publisher {
+        let (job, sink, origin) = (&self.job, &self.progress.sink, &self.run.origin);
+        Publisher {
+            progress: self.progress.clone(),
+            lane,
+            id: format!("isochrone.{job}.{sink}.{origin}.{lane}"),
+            run: self.run.clone(),
+            producer: None,
+        }
+    }
+
+    /// Reads nothing that an open transaction of another sink could hide.
+    pub(super) fn fence(self) -> Result<Fenced> {
+        let deadline = Deadline::after(PATIENCE);
+        let mut first = self.publisher(0);
+        // From here on no older run publishes on lane 0, where claims are written as well.
+        std::thread::scope(|scope| {
+            let prepared = scope.spawn(|| self.progress.prepare());
+            first.ready(&deadline)?;
+            prepared.join().map_err(|_| Error::internal("a thread that asks Kafka panicked"))?
+        })?;
+        crash_point("kafka-fenced-first");
+        // Lanes that somebody meant to use, whether that was committed or not: one that is still open
+        // would hide the end from who reads committed records only, until its time is over.
+        let (anything, nonce) = first.read(&deadline, Seen::Everything)?;
+        let known = anything.lanes_of(&self.run.origin);
+        let mut lanes = vec![first];
+        lanes.extend((1..known).map(|lane| self.publisher(lane)));
+        at_once(&mut lanes[1..], |lane| lane.ready(&deadline))?;
+        crash_point("kafka-fenced");
+        Ok(Fenced { party: self, lanes, nonce })
+    }
+}
+
+impl Fenced {
+    pub(super) fn recover(mut self, start: &Start) -> Result<Recovered> {
+        let mut deadline = Deadline::after(PATIENCE);
+        // IMPORTANT: marks are final only now that every lane has been fenced.
+        let mut view = match self.lanes.as_mut_slice() {
+            [_] => self.party.progress.read_to(&self.nonce, Seen::Committed)?,
+            lanes => lanes[0].read(&deadline, Seen::Committed)?.0,
+        };
+        let facts = Facts {
+            sink: &self.party.progress.owner(),
+            topic: &self.party.progress.topic,
+            origin: &self.party.run.origin,
+            start,
+            accept_duplicates: self.party.accept_duplicates,
+            fresh: &random_id()?,
+        };
+        let changes = decide(&facts, &view)?;
+        deadline.extend();
+        self.claim(&view, &deadline)?;
+        if let Some(turn) = &changes.turn {
+            self.lanes[0].tell(&Entry::Turn(turn.clone()), &deadline)?;
+        }
+        crash_point("kafka-turned");
+        for lane in &mut self.lanes {
+            let Some(marker) = changes.back.get(&lane.lane) else { continue };
+            let (lane_number, published, mark) =
+                (lane.lane, view.published(lane.lane), marker.mark);
+            tracing::warn!(lane_number, ?published, "output after {mark} comes again");
+            lane.tell(&Entry::Published(marker.clone()), &deadline)?;
+        }
+        changes.apply(&mut view);
+        let lines = self.publish_pending(&start.pending, &view)?;
+        let history = view.turn.map(|turn| turn.history);
+        Ok(Recovered { first: self.lanes.swap_remove(0), lines, history })
+    }
+
+    /// Says that this job publishes for the sink, with so many lanes, unless that is said already.
+    fn claim(&mut self, view: &View, deadline: &Deadline) -> Result<()> {
+        let Party { progress, run, generation, .. } = &self.party;
+        let Some((lanes, ownership)) = view.claim_due(&run.origin, run.processes) else {
+            return Ok(());
+        };
+        let own = random_id()?;
+        let claim = Claim {
+            origin: run.origin.clone(),
+            generation: *generation,
+            lanes,
+            nonce: own.clone(),
+            is_owner: ownership == Ownership::Had,
+        };
+        crash_point("kafka-claiming");
+        self.lanes[0].tell(&Entry::Claim(claim), deadline)?;
+        crash_point("kafka-claimed");
+        if ownership == Ownership::Had {
+            return Ok(());
+        }
+        // Another job of the same name may have looked at the same time, and seen nobody either.
+        let before = progress.read_to(&own, Seen::Committed)?;
+        match before.owner() {
+            Some(owner) if owner != run.origin => {
+                Err(decide::foreign_owner(&progress.owner(), &progress.topic))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Publishes what is owed, each lane on a thread of its own. Tells it in lines.
+    fn publish_pending(&mut self, pending: &[KafkaEffect], view: &View) -> Result<Vec<String>> {
+        let owner = self.party.progress.owner();
+        let mut owed: BTreeMap<u32, Vec<KafkaEffect>> = BTreeMap::new();
+        let mut lines = Vec::new();
+        for effect in sorted(pending.to_vec()) {
+            let done = effect.done(view.published(effect.lane));
+            let all = effect.chunks.len();
+            lines.push(match (done, all - done) {
+                (_, 0) => format!("{owner}: {effect}: was published already"),
+                (0, _) => format!("{owner}: {effect}: published now"),
+                (done, _) => format!(
+                    "{owner}: {effect}: {done} of {all} pieces were published already, the others \
+                     now"
+                ),
+            });
+            if done < all {
+                owed.entry(effect.lane).or_default().push(effect);
+            }
+        }
+        let most = owed.keys().last().map_or(0, |lane| lane + 1);
+        let known = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
+        self.lanes.extend((known..most).map(|lane| self.party.publisher(lane)));
+        at_once(&mut self.lanes, |lane| {
+            let parts = owed.get(&lane.lane).map(Vec::as_slice).unwrap_or_default();
+            lane.publish_after(parts, view.published(lane.lane), PATIENCE)
+        })?;
+        Ok(lines)
+    }
+}
+
+pub(super) fn sorted(mut parts: Vec<KafkaEffect>) -> Vec<KafkaEffect> {
+    parts.sort_by_key(|part| part.mark(0));
+    parts
+}
+
+/// Does something on all lanes at the same time.
+fn at_once(
+    lanes: &mut [Publisher],
+    work: impl Fn(&mut Publisher) -> Result<()> + Sync,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let started: Vec<_> =
+            lanes.iter_mut().map(|lane| scope.spawn(move || work(lane))).collect();
+        started.into_iter().try_for_each(|lane| {
+            lane.join().map_err(|_| Error::internal("a thread that publishes output panicked"))?
+        })
+    })
+}
