@@ -10,6 +10,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use signal_hook::consts::{SIGKILL, SIGSTOP};
+
 /// The variable that names the point.
 pub const VARIABLE: &str = "ISOCHRONE_CRASH";
 
@@ -40,12 +42,12 @@ pub fn point(name: &str) {
         return;
     }
     match chosen.action {
-        Action::Kill => signal("KILL"),
-        Action::Stop => signal("STOP"),
+        Action::Kill => signal(SIGKILL),
+        Action::Stop => signal(SIGSTOP),
         Action::KillAfter(delay) => {
             std::thread::spawn(move || {
                 std::thread::park_timeout(delay);
-                signal("KILL");
+                signal(SIGKILL);
             });
         }
     }
@@ -66,12 +68,11 @@ fn parse(text: &str) -> Chosen {
     Chosen { name: name.to_owned(), time, seen: AtomicU64::new(0), action }
 }
 
-/// Sends this process a signal, and does not come back before it has arrived.
-fn signal(name: &str) {
-    let own = std::process::id().to_string();
-    let sent = std::process::Command::new("kill").args(["-s", name, &own]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "`kill` is there");
-    if name == "KILL" {
+/// Sends this process a signal, and does not come back before it has arrived: it goes to this thread,
+/// where one to the process may find another that a busy machine lets wait, while this one goes on.
+fn signal(number: i32) {
+    signal_hook::low_level::raise(number).expect("a process may signal itself");
+    if number == SIGKILL {
         loop {
             std::thread::park();
         }
