@@ -36,7 +36,8 @@ const RECORD_MAX: &str = "1000000000";
 /// A call is cut into pieces of this length, so that what the client meets meanwhile is seen.
 const SLICE: Duration = Duration::from_secs(2);
 /// How often is looked what opening a producer waits for.
-const LOOK_EVERY: Duration = Duration::from_millis(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const LISTEN_FOR: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(20);
 /// Records handed over in one call.
 const BATCH: usize = 4096;
@@ -281,7 +282,8 @@ fn fence(
     let _ = producer.client().fetch_metadata(None, SLICE);
     loop {
         let Err(error) = producer.init_transactions(LOOK_EVERY) else { return Ok(true) };
-        producer.poll(Duration::ZERO);
+        // For some time: what matters may stand behind much that does not.
+        producer.poll(LISTEN_FOR);
         let hopeless = context.is_hopeless();
         if !is_retriable(&error) || hopeless || deadline.has_passed() {
             return Err(error);
