@@ -185,12 +185,18 @@ impl Bench<'_> {
 
     fn latency(&self, contenders: &[Contender]) {
         let all: Vec<&Contender> = contenders.iter().collect();
-        let runs = self.rounds(&all, |round, contender| {
+        let measure = |round: &str, contender: &Contender| {
             let (name, interval) = (contender.name, Duration::from_millis(100));
             let place =
                 self.place(format!("l-{name}-{round}"), &format!("i-{name}-{round}"), interval);
             peers::latency::measure(contender, self.broker, &place, &self.purchases)
-        });
+        };
+        // A broker still compiles its code in the first minute of it.
+        if let Some(contender) = contenders.first() {
+            eprintln!("the broker gets warm: {}", contender.name);
+            measure("warm-up", contender);
+        }
+        let runs = self.rounds(&all, |round, contender| measure(&round.to_string(), contender));
         let head = ["", "p50 ms", "p99 ms", "max ms", "us CPU", "broker us", "output"];
         let rows = all.iter().zip(&runs).map(|(contender, runs)| {
             let of = |what: fn(&Latency) -> f64| median(runs.iter().map(what));
