@@ -73,7 +73,8 @@ impl Checkpoint {
         }
     }
 
-    /// One so often; the first so long after the start. Without this, every second.
+    /// One so often. The first of a run comes after a tenth of that, but not within 200 ms, so that a
+    /// run that had to start again soon shows output. Without this, every second.
     #[must_use]
     pub fn every(mut self, interval: Duration) -> Self {
         self.interval = Some(interval);

@@ -12,11 +12,17 @@ use queue::{Queue, Waiting};
 pub use status::{Attempt, Status};
 pub use vocabulary::{Action, Cause, Event, Kind, Part, Plan, Settings};
 
+/// The first interval: such a part of the others, and no shorter than this.
+const FIRST_PART: u64 = 10;
+const FIRST_MS: u64 = 200;
+
 /// The machine of a job.
 ///
 /// - One checkpoint at a time. The next starts only after the one before was published or
 ///   abandoned; numbers only rise. Once `Publish` was asked for, only its answer decides: a
 ///   timeout cannot know whether the manifest exists.
+/// - The first interval of a run is a tenth of the others, but not below 200 ms, so that a run that had
+///   to start again soon shows output.
 /// - Nothing is triggered while the output of the checkpoint before the last is not visible: a slow
 ///   target holds up checkpoints, and a manifest names the output of two epochs at most.
 /// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
@@ -49,6 +55,7 @@ pub struct Coordinator {
     records_read: u64,
     /// The highest number given out, or the restored checkpoint's.
     last_epoch: Epoch,
+    has_triggered: bool,
     last_trigger_ms: u64,
     last_trigger_records: u64,
     published: Option<Published>,
@@ -107,6 +114,7 @@ impl Coordinator {
             now_ms,
             records_read: 0,
             last_epoch: start,
+            has_triggered: false,
             last_trigger_ms: now_ms,
             last_trigger_records: 0,
             published: None,
@@ -253,6 +261,7 @@ impl Coordinator {
         let Some(cause) = self.due() else { return };
         let (savepoint, waiting) = self.queue.take_batch();
         self.last_epoch = self.last_epoch.next();
+        self.has_triggered = true;
         self.last_trigger_ms = self.now_ms;
         self.last_trigger_records = self.records_read;
         self.running = Some(Running {
@@ -293,7 +302,11 @@ impl Coordinator {
             return Some(Cause::Records);
         }
         let age_ms = self.now_ms - self.last_trigger_ms;
-        self.settings.interval_ms.is_some_and(|i| age_ms >= i).then_some(Cause::Interval)
+        let interval_ms = self.settings.interval_ms.map(|interval_ms| match self.has_triggered {
+            true => interval_ms,
+            false => interval_ms.min(FIRST_MS.max(interval_ms / FIRST_PART)),
+        });
+        interval_ms.is_some_and(|due_ms| age_ms >= due_ms).then_some(Cause::Interval)
     }
 
     fn is_output_behind(&self) -> bool {

@@ -96,6 +96,19 @@ fn interval_runs_from_trigger_to_trigger_but_never_overlaps() {
     assert_eq!(after, [Commit { epoch: Epoch(11) }, Collect, trigger(12, Cause::Interval)]);
 }
 
+#[test]
+fn the_first_interval_is_short() {
+    for (interval_ms, first_ms) in [(100, 100), (200, 200), (1_000, 200), (60_000, 6_000)] {
+        let mut job = job(Settings { interval_ms: Some(interval_ms), ..settings() });
+        assert_eq!(job.tick(first_ms - 1, 1), []);
+        assert_eq!(job.tick(first_ms, 1), [trigger(11, Cause::Interval)], "{interval_ms}");
+        job.complete(11);
+        assert_eq!(job.tick(first_ms + interval_ms - 1, 2), []);
+        let next = job.tick(first_ms + interval_ms, 2);
+        assert_eq!(next, [trigger(12, Cause::Interval)], "{interval_ms}");
+    }
+}
+
 /// The next checkpoint need not wait for the target of a sink; the one after it does.
 #[test]
 fn output_that_does_not_become_visible_holds_up_checkpoints() {

@@ -5,7 +5,7 @@ use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
 /// When checkpoints are taken and when the job gives up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Settings {
-    /// From trigger to trigger; `None`: not by time.
+    /// From trigger to trigger, the first excepted, which comes sooner; `None`: not by time.
     pub interval_ms: Option<u64>,
     /// Records read between triggers; `None`: not by count.
     pub records: Option<u64>,
