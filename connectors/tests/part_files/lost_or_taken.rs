@@ -142,7 +142,7 @@ fn what_a_crash_leaves_between_rename_proof_and_sync_is_told_apart() {
 }
 
 #[test]
-fn proofs_are_kept_for_the_last_two_commits_and_across_a_restart() {
+fn proofs_are_kept_for_the_last_three_commits_and_across_a_restart() {
     let folder = TempDir::new().unwrap();
     let (mut committer, mut writer, first) = prepared(folder.path());
     committer.commit(std::slice::from_ref(&first)).unwrap();
@@ -152,19 +152,20 @@ fn proofs_are_kept_for_the_last_two_commits_and_across_a_restart() {
         last = prepare(&mut writer, epoch);
         committer.commit(std::slice::from_ref(&last)).unwrap();
         committer.commit(std::slice::from_ref(&last)).unwrap();
-        assert_eq!(proofs(folder.path()), [proof(epoch - 1, 1), proof(epoch, 1)]);
+        let kept: Vec<_> = (epoch.saturating_sub(2).max(1)..=epoch).map(|e| proof(e, 1)).collect();
+        assert_eq!(proofs(folder.path()), kept);
     }
     assert_eq!(seen(folder.path(), "*.txt").len(), 5, "no pattern matches them");
 
     let sink = text(folder.path());
     let mut committer = recovered(&sink, 2, vec![last]);
-    assert_eq!(proofs(folder.path()), [proof(4, 1), proof(5, 1)]);
+    assert_eq!(proofs(folder.path()), [proof(3, 1), proof(4, 1), proof(5, 1)]);
     let mut writer = sink.writer(&context(2, 0)).unwrap();
     for epoch in 6..8 {
         write(&mut writer, epoch, &["more"]);
         committer.commit(&[prepare(&mut writer, epoch)]).unwrap();
     }
-    assert_eq!(proofs(folder.path()), [proof(6, 2), proof(7, 2)]);
+    assert_eq!(proofs(folder.path()), [proof(5, 1), proof(6, 2), proof(7, 2)]);
 }
 
 #[test]

@@ -189,6 +189,7 @@ pub trait Committer<E>: Send + 'static {
         None
     }
 
-    /// Makes the effects visible, durably.
+    /// Makes the effects visible, durably. After an error, or a panic, of this nothing more is handed
+    /// in during the run.
     fn commit(&mut self, effects: &[E]) -> Result<()>;
 }

@@ -1,7 +1,11 @@
 //! The thread that makes prepared output visible once its checkpoint exists, while the next one is
 //! already being made durable: a slow target holds up no checkpoint but the one after the next.
+//!
+//! After a failure nothing more is committed. A sink may say how far it has committed by the newest
+//! epoch alone: to commit one behind another that failed would take that one for committed.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
@@ -26,6 +30,7 @@ pub(crate) struct Committing {
     /// The sink instances of this process.
     sinks: Vec<Part>,
     prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
+    has_failed: bool,
     pace: Arc<dyn Pace>,
 }
 
@@ -37,7 +42,8 @@ impl Committing {
         sinks: Vec<Part>,
         pace: Arc<dyn Pace>,
     ) -> Committing {
-        Committing { inbox, report, committers, sinks, prepared: BTreeMap::new(), pace }
+        let prepared = BTreeMap::new();
+        Committing { inbox, report, committers, sinks, prepared, has_failed: false, pace }
     }
 
     /// Works until the run is over, or the simulated machine crashes.
@@ -47,8 +53,15 @@ impl Committing {
             let wait = if pace.parks() { WAIT } else { std::time::Duration::ZERO };
             match self.inbox.recv_timeout(wait) {
                 Ok(Due::End) | Err(RecvTimeoutError::Disconnected) => break,
+                // IMPORTANT: see the module. What was prepared stands in the manifest.
+                Ok(_) if self.has_failed => {}
                 Ok(due) => {
-                    if let Err(error) = self.take(due) {
+                    let taken = catch_unwind(AssertUnwindSafe(|| self.take(due)));
+                    let taken = taken.unwrap_or_else(|panic| {
+                        Err(crate::dataflow::panicked("a committer", panic.as_ref()))
+                    });
+                    if let Err(error) = taken {
+                        self.has_failed = true;
                         (self.report)(Report::Failed((&error).into()));
                     }
                 }
@@ -92,5 +105,76 @@ impl Committing {
             (self.report)(Report::Committed { part, epoch });
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use isochrone_persistence::ids::{OperatorId, Worker};
+    use isochrone_persistence::{Error, ErrorKind};
+    use serde_json::json;
+
+    use super::super::pace::Free;
+    use super::*;
+    use crate::connector::Recovery;
+
+    type Calls = Arc<Mutex<Vec<Value>>>;
+
+    /// Fails, or panics, at the effect 2, and would commit any other.
+    struct Once {
+        calls: Calls,
+        panics: bool,
+    }
+
+    impl AnyCommitter for Once {
+        fn fence(&mut self, _: Option<&OperatorId>) -> Result<()> {
+            Ok(())
+        }
+        fn recover(&mut self, _: Recovery<Value>) -> Result<Vec<String>> {
+            Ok(Vec::new())
+        }
+        fn history(&self) -> Option<String> {
+            None
+        }
+        fn commit(&mut self, effects: &[Value]) -> Result<()> {
+            self.calls.lock().expect("no panic holds it").extend(effects.iter().cloned());
+            match effects == [json!(2)] {
+                true if self.panics => panic!("a committer that is wrong"),
+                true => Err(Error::unavailable("the target is away")),
+                false => Ok(()),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_committed_behind_what_failed() {
+        for (panics, kind) in [(false, ErrorKind::Unavailable), (true, ErrorKind::User)] {
+            let part = Part { operator: 0, worker: Worker(0) };
+            let (due, inbox) = crossbeam_channel::unbounded();
+            for epoch in 1..=3 {
+                let effect = json!(epoch);
+                due.send(Due::Prepared { part, epoch: Epoch(epoch), effect }).expect("it is open");
+            }
+            for epoch in 1..=3 {
+                due.send(Due::Commit { epoch: Epoch(epoch) }).expect("it is open");
+            }
+            due.send(Due::End).expect("it is open");
+            let (calls, reports) = (Calls::default(), Arc::new(Mutex::new(Vec::new())));
+            let heard = reports.clone();
+            let report: Reporter =
+                Arc::new(move |report| heard.lock().expect("no panic holds it").push(report));
+            let once: Box<dyn AnyCommitter> = Box::new(Once { calls: calls.clone(), panics });
+            let committers = Committers::from([(0, once)]);
+            Committing::new(inbox, report, committers, vec![part], Arc::new(Free)).run();
+            assert_eq!(*calls.lock().expect("no panic holds it"), [json!(1), json!(2)]);
+            let reports = std::mem::take(&mut *reports.lock().expect("no panic holds it"));
+            let [Report::Committed { epoch, .. }, Report::Failed(failure)] = &reports[..] else {
+                panic!("{reports:?}")
+            };
+            assert_eq!(*epoch, Epoch(1));
+            assert_eq!(Error::from(failure.clone()).kind(), kind);
+        }
     }
 }

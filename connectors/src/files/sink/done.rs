@@ -2,8 +2,9 @@
 //! named like the part in progress but ending in `.done`.
 //!
 //! The proof is made right after the part got its final name, never before: a proof without a part
-//! would turn lost records into read ones. It is kept for the last two commits, which is as far as
-//! the newest checkpoint and the one before it look back, and then removed.
+//! would turn lost records into read ones. It is kept for the last three commits, which is as far
+//! as the newest checkpoint and the one before it look back, since each may name the output of two
+//! epochs, and then removed.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::OpenOptions;
@@ -17,7 +18,7 @@ use super::name::{self, Names};
 use super::part::PreparedPart;
 use super::{folder, io_error};
 
-const COMMITS_KEPT: usize = 2;
+const COMMITS_KEPT: usize = 3;
 
 /// Where the proof of a part is.
 pub(super) fn path(part: &PreparedPart) -> PathBuf {

@@ -23,7 +23,7 @@
 //!   published again, under the same name.
 //! - after the sync: both are durable, and the open name is gone for good.
 //!
-//! Proofs are removed two commits later, so a return to an older checkpoint than the one before the
+//! Proofs are removed three commits later, so a return to an older checkpoint than the one before the
 //! newest finds parts that were taken without a proof, and asks.
 //!
 //! A run that goes on from an older checkpoint than the one whose output is visible writes those

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use isochrone_engine::{Error, Result};
 
 use super::effect::{KafkaEffect, Mark};
+use super::progress::Entry;
 use super::view::{Marker, Turn, View};
 
 /// What is known at the start of a run.
@@ -84,6 +85,13 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// What is told, by lane.
+    pub(super) fn entries(&self) -> Vec<(u32, Entry)> {
+        let turn = self.turn.iter().map(|turn| (0, Entry::Turn(turn.clone())));
+        let back = self.back.iter().map(|(lane, marker)| (*lane, Entry::Published(marker.clone())));
+        turn.chain(back).collect()
+    }
+
     /// What the topic says when it has been told.
     pub(super) fn apply(&self, view: &mut View) {
         view.turn = self.turn.clone().or(view.turn.take());

@@ -45,7 +45,7 @@ pub(super) struct Publisher {
 
 /// Why an attempt came to nothing.
 enum Trouble {
-    /// Something at the broker's: what became of the transaction has to be found out.
+    /// Something at the broker's, or at the store's: what became of the transaction has to be found out.
     There(Error),
     /// It makes no sense to try again.
     Final(Error),
@@ -53,7 +53,10 @@ enum Trouble {
 
 impl From<Error> for Trouble {
     fn from(error: Error) -> Trouble {
-        Trouble::Final(error)
+        match error.kind() {
+            ErrorKind::Unavailable => Trouble::There(error),
+            _ => Trouble::Final(error),
+        }
     }
 }
 
@@ -146,9 +149,17 @@ impl Publisher {
     /// Writes an entry of this lane in a transaction of its own, again where it is not known whether
     /// it was committed: entries may be there twice.
     pub(super) fn tell(&mut self, entry: &Entry, deadline: &Deadline) -> Result<()> {
+        self.tell_all(&[(self.lane, entry.clone())], deadline)
+    }
+
+    /// The same for entries of several lanes, of which nobody may publish meanwhile: all are told, or
+    /// none.
+    pub(super) fn tell_all(&mut self, entries: &[(u32, Entry)], deadline: &Deadline) -> Result<()> {
         loop {
             let attempted = self.begin(deadline).and_then(|()| {
-                self.mark(entry, deadline)?;
+                for (lane, entry) in entries {
+                    self.mark(*lane, entry, deadline)?;
+                }
                 self.commit(deadline)
             });
             let Err(trouble) = attempted else { return Ok(()) };
@@ -237,7 +248,7 @@ impl Publisher {
             generation: part.generation,
             mark: part.mark(chunks),
         });
-        self.mark(&entry, deadline)?;
+        self.mark(self.lane, &entry, deadline)?;
         crash_point("kafka-marked");
         self.commit(deadline)?;
         crash_point("kafka-committed");
@@ -245,15 +256,12 @@ impl Publisher {
     }
 
     fn begin(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
-        self.ready(deadline).map_err(|error| match error.kind() {
-            ErrorKind::Unavailable => Trouble::There(error),
-            _ => Trouble::Final(error),
-        })?;
+        self.ready(deadline)?;
         self.on_producer("begin a transaction", |producer| producer.begin())
     }
 
-    fn mark(&mut self, entry: &Entry, deadline: &Deadline) -> Result<(), Trouble> {
-        let (key, value) = self.progress.encode(self.lane, entry);
+    fn mark(&mut self, lane: u32, entry: &Entry, deadline: &Deadline) -> Result<(), Trouble> {
+        let (key, value) = self.progress.encode(lane, entry);
         let topic = self.progress.topic.clone();
         self.on_producer("write the progress", |producer| {
             let record = Single {

@@ -101,17 +101,17 @@ impl Fenced {
         let changes = decide(&facts, &view)?;
         deadline.extend();
         self.claim(&view, &deadline)?;
-        if let Some(turn) = &changes.turn {
-            self.lanes[0].tell(&Entry::Turn(turn.clone()), &deadline)?;
+        for (&lane, marker) in &changes.back {
+            let (published, mark) = (view.published(lane), marker.mark);
+            tracing::warn!(lane, ?published, "output after {mark} comes again");
+        }
+        // IMPORTANT: in one transaction. With the turn alone the marks would seem to speak of the history
+        // that begins with it.
+        let entries = changes.entries();
+        if !entries.is_empty() {
+            self.lanes[0].tell_all(&entries, &deadline)?;
         }
         crash_point("kafka-turned");
-        for lane in &mut self.lanes {
-            let Some(marker) = changes.back.get(&lane.lane) else { continue };
-            let (lane_number, published, mark) =
-                (lane.lane, view.published(lane.lane), marker.mark);
-            tracing::warn!(lane_number, ?published, "output after {mark} comes again");
-            lane.tell(&Entry::Published(marker.clone()), &deadline)?;
-        }
         changes.apply(&mut view);
         let lines = self.publish_pending(&start.pending, &view)?;
         let history = view.turn.map(|turn| turn.history);
