@@ -8,29 +8,29 @@ use std::process::Command;
 use isochrone::ErrorKind;
 
 use crate::place::{Place, verdict, was_killed};
-use crate::support::kafka::{Broker, Topic};
+use crate::support::kafka::Broker;
 use crate::support::wait;
 
 /// A job that has died at a step, in the midst of its input.
-fn died_at(name: &str, step: &str) -> Place {
+pub(crate) fn died_at(name: &str, step: &str) -> Place {
     let mut place = Place::new(name);
     dies_at(&mut place, step);
     place
 }
 
-fn dies_at(place: &mut Place, step: &str) {
+pub(crate) fn dies_at(place: &mut Place, step: &str) {
     place.feed(300);
     let mut job = place.job().workers(2).crash(step).start();
     let end = place.feed_until_it_ends(&mut job);
     assert!(was_killed(end), "{step}: {end}: {}", job.errors());
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(crate) fn copy(from: &Path, to: &Path) {
     assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
 }
 
 /// The store as it was.
-fn bring_back(place: &Place, copied: &Path) {
+pub(crate) fn bring_back(place: &Place, copied: &Path) {
     fs::remove_dir_all(place.store()).unwrap();
     copy(copied, &place.store());
 }
@@ -198,50 +198,6 @@ fn a_job_without_its_store_is_a_stranger_to_its_output() {
     bring_back(&place, &copied);
     place.job().workers(3).ends_well();
     place.check();
-}
-
-#[test]
-fn a_progress_topic_that_is_gone_while_output_is_pending_is_missed() {
-    let place = died_at("progress-deleted", "manifest-written@2");
-    place.progress().delete();
-    let said = place.job().fails_with(2);
-    for what in
-        ["progress topic `progress-deleted.progress`", "may have been deleted", "abort_pending"]
-    {
-        assert!(said.contains(what), "{said}");
-    }
-}
-
-/// Without pending output there is nothing that could be doubled.
-#[test]
-fn a_progress_topic_that_is_gone_after_a_good_end_is_made_again() {
-    let mut place = Place::new("progress-made-again");
-    place.feed(600);
-    place.job().workers(2).ends_well();
-    place.progress().delete();
-    place.feed(600);
-    place.job().workers(2).ends_well();
-    place.check();
-}
-
-#[test]
-fn a_progress_topic_that_would_forget_is_refused() {
-    let cases = [
-        ("forgets", 1, "delete", "its `cleanup.policy` is `delete` instead of `compact`"),
-        ("two-parts", 2, "compact", "it has 2 partitions instead of 1"),
-    ];
-    for (name, partitions, policy, what) in cases {
-        let mut place = Place::new(name);
-        place.feed(100);
-        let (broker, topic) = (Broker::shared(), place.progress().name);
-        let policy = [("cleanup.policy", policy)];
-        let progress = Topic::create_with(broker, &topic, partitions, &policy);
-        let said = place.job().fails_with(2);
-        assert!(said.contains(what) && said.contains("progress_topic"), "{said}");
-        progress.delete();
-        place.job().ends_well();
-        place.check();
-    }
 }
 
 #[test]

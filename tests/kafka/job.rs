@@ -111,8 +111,7 @@ impl Args {
     }
 
     fn output(&self, url: &str) -> Result<KafkaOutput> {
-        let (kafka, topic) = self.kafka.open(url)?;
-        let output = kafka.sink(&topic);
+        let output = self.kafka.output(url)?;
         let output = if self.accept_duplicates { output.accept_duplicates() } else { output };
         Ok(if self.promise == Promise::AtLeast { output.at_least_once() } else { output })
     }

@@ -34,6 +34,7 @@ mod load_topic;
 mod mixed;
 mod pending;
 mod place;
+mod progress;
 mod refusals;
 #[cfg(feature = "kafka-ssl")]
 mod secrets;

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use isochrone::PendingOutput;
 use tempfile::TempDir;
 
 use crate::job::{Assessment, CHILD, Purchase, Settle, settle};
@@ -230,8 +231,12 @@ impl Run<'_> {
     }
 
     pub(crate) fn settle(self, what: Settle) -> Vec<String> {
-        let settled = settle(what, &self.until_end().flags).unwrap();
+        let settled = self.try_settle(what).unwrap();
         settled.iter().map(ToString::to_string).collect()
+    }
+
+    pub(crate) fn try_settle(self, what: Settle) -> isochrone::Result<Vec<PendingOutput>> {
+        settle(what, &self.until_end().flags)
     }
 }
 

@@ -7,6 +7,7 @@ use isochrone_engine::{Error, Result};
 
 use super::decide::Start;
 use super::effect::KafkaEffect;
+use super::history::History;
 use super::lane::Lane;
 use super::progress::Progress;
 use super::publisher::Publisher;
@@ -16,7 +17,7 @@ pub(super) struct KafkaCommitter {
     party: Party,
     /// Until recovery.
     fenced: Option<Shut>,
-    history: Option<String>,
+    history: Option<History>,
     lane: Option<Lane>,
 }
 
@@ -71,6 +72,7 @@ impl Committer<KafkaEffect> for KafkaCommitter {
         let Shut { own, before } = self.fenced.take().ok_or_else(|| {
             Error::internal("a Kafka sink was asked to recover before older runs were fenced")
         })?;
+        let history = history.as_deref().map(History::decode).transpose()?;
         let mut start = Start { from: from.map(|epoch| epoch.0), is_new, history, pending };
         let mut lines = Vec::new();
         if let Some(before) = before {
@@ -80,13 +82,13 @@ impl Committer<KafkaEffect> for KafkaCommitter {
         }
         let recovered = own.recover(&start)?;
         lines.extend(recovered.lines);
-        self.history = recovered.history;
+        self.history = Some(recovered.history);
         self.start_lane(recovered.first)?;
         Ok(lines)
     }
 
     fn history(&self) -> Option<String> {
-        self.history.clone()
+        self.history.as_ref().map(History::encode)
     }
 
     fn commit(&mut self, effects: &[KafkaEffect]) -> Result<()> {

@@ -7,12 +7,16 @@
 //! written: it gives the history that begins there a name, which each of its checkpoints keeps, and
 //! remembers the furthest place ever published. A checkpoint of another history is then measured by
 //! that place, since the marks do not speak of it.
+//!
+//! Nor do they speak of what was published while another topic kept the progress. A checkpoint names
+//! the topic that keeps it; one that owes output is not gone on from with another.
 
 use std::collections::BTreeMap;
 
 use isochrone_engine::{Error, Result};
 
 use super::effect::{KafkaEffect, Mark};
+use super::history::{History, Home};
 use super::progress::Entry;
 use super::view::{Marker, Turn, View};
 
@@ -21,7 +25,7 @@ pub(super) struct Facts<'a> {
     /// The sink, as messages name it.
     pub(super) sink: &'a str,
     /// The progress topic.
-    pub(super) topic: &'a str,
+    pub(super) home: &'a Home,
     /// The job; see `RunContext`.
     pub(super) origin: &'a str,
     pub(super) start: &'a Start,
@@ -38,8 +42,8 @@ pub(super) struct Start {
     pub(super) from: Option<u64>,
     /// Whether it does not know the sink.
     pub(super) is_new: bool,
-    /// The history that it belongs to.
-    pub(super) history: Option<String>,
+    /// The history that it belongs to; none if nothing of the sink had been published exactly once.
+    pub(super) history: Option<History>,
     /// What it owes.
     pub(super) pending: Vec<KafkaEffect>,
 }
@@ -57,12 +61,18 @@ impl Start {
             .map_or(Mark::default(), |epoch| Mark { epoch, worker: u32::MAX, chunks: u32::MAX })
     }
 
-    /// Whether the marks speak of the history that it belongs to.
-    fn is_of(&self, turn: Option<&Turn>) -> bool {
+    /// Whether the marks in this topic speak of the history that it belongs to.
+    fn is_of(&self, home: &Home, turn: Option<&Turn>) -> bool {
         let named = turn.map(|turn| &turn.history);
+        let own = self.history.as_ref().and_then(|history| history.turn.as_ref());
         // What the turn began with has the name of what was before it, until the first checkpoint.
         let began_it = |turn: &Turn| turn.before == self.history && turn.from == self.known_from();
-        named == self.history.as_ref() || turn.is_some_and(began_it)
+        self.elsewhere(home).is_none() && named == own || turn.is_some_and(began_it)
+    }
+
+    /// The topic that kept its progress, if that is another one.
+    fn elsewhere(&self, home: &Home) -> Option<&Home> {
+        self.history.as_ref().map(|history| &history.home).filter(|other| !other.is(home))
     }
 
     /// The first place of a lane that is owed.
@@ -103,9 +113,11 @@ impl Changes {
 /// answers what is to be told. `view` is what there was before this run wrote its own claim, but read
 /// after all older runs were fenced.
 pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
+    let goes_on = facts.start.is_of(facts.home, view.turn.as_ref());
+    let elsewhere = facts.start.elsewhere(facts.home).filter(|_| !goes_on);
     check_owner(facts, view)?;
-    let goes_on = facts.start.is_of(view.turn.as_ref());
     if !facts.accept_duplicates {
+        check_owed(facts, view, elsewhere)?;
         check_ahead(facts, view, goes_on)?;
     }
     if goes_on {
@@ -116,7 +128,8 @@ pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
         changes.back = steps_back(facts.start, view, goes_on);
     }
     let furthest = view.furthest();
-    if !changes.back.is_empty() || !goes_on && furthest > Mark::default() {
+    let has_past = furthest > Mark::default() || elsewhere.is_some();
+    if !changes.back.is_empty() || !goes_on && has_past {
         changes.turn = Some(Turn {
             history: facts.fresh.to_owned(),
             before: facts.start.history.clone(),
@@ -128,19 +141,40 @@ pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
 }
 
 fn check_owner(facts: &Facts<'_>, view: &View) -> Result<()> {
-    let Facts { sink, topic, origin, start, .. } = *facts;
     let mut foreign = view.markers.values().map(|marker| &*marker.origin).chain(view.owner());
-    if foreign.any(|other| other != origin) {
-        return Err(foreign_owner(sink, topic));
-    }
-    if view.owner().is_none() && !start.pending.is_empty() {
-        return Err(Error::invalid(format!(
-            "progress topic `{topic}` does not know {sink}, so that it cannot be told which of its \
-             pending output was published; it may have been deleted, or this is another cluster: \
-             bring it back, or give the pending output up (`Job::abort_pending`)"
-        )));
+    if foreign.any(|other| other != facts.origin) {
+        return Err(foreign_owner(facts.sink, &facts.home.topic));
     }
     Ok(())
+}
+
+/// What is owed may not have been published without a mark of it here.
+fn check_owed(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Result<()> {
+    let Facts { sink, home, start, .. } = *facts;
+    if start.pending.is_empty() {
+        return Ok(());
+    }
+    let unknown = format!("it cannot be told which of the output that {} owes", start.name());
+    let choice = "give that output up (`Job::abort_pending`), or accept that it may be there twice \
+                  (`accept_duplicates`)";
+    Err(Error::invalid(match elsewhere {
+        Some(other) if other.topic == home.topic => format!(
+            "progress topic {home} is not the one of that name that kept the progress of {sink} \
+             (id {}), so that {unknown} was published: it has been deleted and made anew, or this is \
+             another cluster; bring the other one back, {choice}",
+            other.id.as_deref().unwrap_or_default()
+        ),
+        Some(other) => format!(
+            "{sink} kept its progress in topic {other}, not in {home}, so that {unknown} was \
+             published: start with that topic until nothing is owed (a run that ends well owes \
+             nothing; `Job::commit_pending`), {choice}"
+        ),
+        None if view.owner().is_none() => format!(
+            "progress topic {home} does not know {sink}, so that {unknown} was published; it may \
+             have been deleted, or this is another cluster: bring it back, {choice}"
+        ),
+        None => return Ok(()),
+    }))
 }
 
 /// The refusal of a job that is not the one that has published so far.

@@ -48,6 +48,7 @@ mod decide;
 mod direct;
 mod effect;
 mod encode;
+mod history;
 mod lane;
 mod partition;
 mod producer;

@@ -19,6 +19,7 @@ use super::super::client::Context;
 use super::super::cluster::{Kafka, Own};
 use super::super::topics::{Topics, View as End};
 use super::super::trouble::{code_of, explain, is_hopeless};
+use super::history::Home;
 use super::view::{Claim, Marker, Turn, View};
 
 /// How long the end of the topic is waited for: longer than a transaction of somebody else may hide
@@ -63,7 +64,8 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Makes the topic if it is missing, and checks that it is one that keeps what it is told.
-    pub(super) fn prepare(&self) -> Result<()> {
+    /// Answers which it is.
+    pub(super) fn prepare(&self) -> Result<Home> {
         let topics = Topics::connect(&self.kafka, End::All)?;
         let admin = Admin::connect(&self.kafka)?;
         let found = match topics.find(&self.topic)? {
@@ -89,7 +91,7 @@ impl Progress {
             }
             // Who may not look at settings still may publish.
             Err(error) if error.kind() == ErrorKind::Unavailable => Err(error),
-            _ => Ok(()),
+            _ => Ok(Home { topic: self.topic.clone(), id: found.id }),
         }
     }
 

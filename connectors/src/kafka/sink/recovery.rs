@@ -11,6 +11,7 @@ use isochrone_engine::{Error, Result};
 
 use super::decide::{self, Facts, Start, decide};
 use super::effect::KafkaEffect;
+use super::history::{History, Home};
 use super::producer::Deadline;
 use super::progress::{Entry, Progress, Seen};
 use super::publisher::Publisher;
@@ -35,6 +36,7 @@ pub(super) struct Party {
 pub(super) struct Fenced {
     party: Party,
     lanes: Vec<Publisher>,
+    home: Home,
     /// Written to the progress topic since the first one was fenced.
     nonce: String,
 }
@@ -44,7 +46,7 @@ pub(super) struct Recovered {
     /// The lane of this process.
     pub(super) first: Publisher,
     pub(super) lines: Vec<String>,
-    pub(super) history: Option<String>,
+    pub(super) history: History,
 }
 
 impl Party {
@@ -64,7 +66,7 @@ impl Party {
         let deadline = Deadline::after(PATIENCE);
         let mut first = self.publisher(0);
         // From here on no older run publishes on lane 0, where claims are written as well.
-        std::thread::scope(|scope| {
+        let home = std::thread::scope(|scope| {
             let prepared = scope.spawn(|| self.progress.prepare());
             first.ready(&deadline)?;
             prepared.join().map_err(|_| Error::internal("a thread that asks Kafka panicked"))?
@@ -78,7 +80,7 @@ impl Party {
         lanes.extend((1..known).map(|lane| self.publisher(lane)));
         at_once(&mut lanes[1..], |lane| lane.ready(&deadline))?;
         crash_point("kafka-fenced");
-        Ok(Fenced { party: self, lanes, nonce })
+        Ok(Fenced { party: self, lanes, home, nonce })
     }
 }
 
@@ -92,7 +94,7 @@ impl Fenced {
         };
         let facts = Facts {
             sink: &self.party.progress.owner(),
-            topic: &self.party.progress.topic,
+            home: &self.home,
             origin: &self.party.run.origin,
             start,
             accept_duplicates: self.party.accept_duplicates,
@@ -114,7 +116,7 @@ impl Fenced {
         crash_point("kafka-turned");
         changes.apply(&mut view);
         let lines = self.publish_pending(&start.pending, &view)?;
-        let history = view.turn.map(|turn| turn.history);
+        let history = History { home: self.home, turn: view.turn.map(|turn| turn.history) };
         Ok(Recovered { first: self.lanes.swap_remove(0), lines, history })
     }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::effect::Mark;
+use super::history::History;
 
 /// How far a lane has published: written in the same transaction as what it speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,7 +40,7 @@ pub(super) struct Turn {
     pub(super) history: String,
     /// The history of the checkpoint that it begins with, and its epoch, as the run that began it
     /// knew them.
-    pub(super) before: Option<String>,
+    pub(super) before: Option<History>,
     pub(super) from: Option<u64>,
     /// The last place that any lane had published up to, in any history.
     pub(super) furthest: Mark,

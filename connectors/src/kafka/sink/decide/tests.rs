@@ -1,18 +1,23 @@
 use isochrone_engine::ErrorKind;
 
 use super::super::effect::tests::effect;
+use super::super::history::tests::home;
 use super::super::view::tests::{claim, marker, view};
 use super::*;
 
 fn start(from: Option<u64>, history: Option<&str>, pending: &[KafkaEffect]) -> Start {
-    let history = history.map(str::to_owned);
+    let history = history.map(|turn| of("risk.progress", "id", Some(turn)));
     Start { from, is_new: false, history, pending: pending.to_vec() }
+}
+
+fn of(topic: &str, id: &str, turn: Option<&str>) -> History {
+    History { home: home(topic, id), turn: turn.map(str::to_owned) }
 }
 
 fn decided(start: &Start, view: &View, accept_duplicates: bool) -> Result<Changes, String> {
     let facts = Facts {
         sink: "sink `out`",
-        topic: "risk.progress",
+        home: &home("risk.progress", "id"),
         origin: "mine",
         start,
         accept_duplicates,
@@ -137,7 +142,10 @@ fn a_second_turn_remembers_what_was_published_before_the_first() {
     let again = decided(&start(Some(6), Some("fresh"), &[]), &view, true).expect("it is accepted");
     again.apply(&mut view);
     let turn = view.turn.clone().expect("a history begins");
-    assert_eq!((turn.before.as_deref(), turn.furthest.epoch), (Some("fresh"), 10));
+    assert_eq!(
+        (turn.before, turn.furthest.epoch),
+        (Some(of("risk.progress", "id", Some("fresh"))), 10)
+    );
     refused(&start(Some(8), None, &[]), &view, "not of the history");
     refused(&start(Some(7), Some("elsewhere"), &[]), &view, "not of the history");
 }
@@ -159,4 +167,68 @@ fn a_sink_that_comes_back_is_refused_until_somebody_says_which_it_is() {
     // One that never published is nobody's concern.
     let unused = Start { is_new: true, ..start(Some(20), None, &[]) };
     assert_eq!(decided(&unused, &View::default(), false), Ok(Changes::default()));
+}
+
+/// Published up to epoch 10 with this topic, then with another one, now with this one again: what it
+/// says is of before.
+#[test]
+fn what_was_owed_while_another_topic_kept_the_progress_is_published_by_choice_only() {
+    let mut view = view(vec![claim("mine", 1)], [(0, marker(10, 1))]);
+    for other in [of("other.progress", "1", None), of("risk.progress", "of another cluster", None)]
+    {
+        let owes =
+            Start { history: Some(other.clone()), ..start(Some(21), None, &[effect(20, 0, 1)]) };
+        for view in [&view, &View::default()] {
+            let named = match other.home.topic == "risk.progress" {
+                true => "made anew, or this is another cluster",
+                false => "kept its progress in topic `other.progress` (id 1), not in",
+            };
+            for what in [named, "`risk.progress` (id id)", "abort_pending", "accept_duplicates"] {
+                refused(&owes, view, what);
+            }
+            // By choice it is; and killed before its first checkpoint, the marks of here are believed.
+            let mut then = view.clone();
+            decided(&owes, view, true).expect("it is accepted").apply(&mut then);
+            assert_eq!(effect(20, 0, 1).done(then.published(0)), 0);
+            then.claims = vec![claim("mine", 1)];
+            then.markers.insert(0, marker(20, 1));
+            assert_eq!(decided(&owes, &then, false), Ok(Changes::default()));
+        }
+        // Nothing owed is nothing doubled, unless the checkpoint is older than what is here.
+        let owes_nothing =
+            |from| Start { history: Some(other.clone()), ..start(Some(from), None, &[]) };
+        let changes = decided(&owes_nothing(21), &view, false).expect("it fits");
+        assert_eq!(changes.turn.expect("a history begins").before, Some(other.clone()));
+        refused(&owes_nothing(10), &view, "not of the history");
+    }
+    // A broker that gives no ids is believed by name.
+    let unnamed = Start {
+        history: Some(of("risk.progress", "", None)),
+        ..start(Some(11), None, &[effect(10, 0, 1)])
+    };
+    assert_eq!(decided(&unnamed, &view, false), Ok(Changes::default()));
+    view.turn = decided(&start(Some(5), None, &[]), &view, true).expect("it is accepted").turn;
+    refused(&unnamed, &view, "not of the history");
+}
+
+/// What is told at once is told whole: the turn, and each lane that goes back with it.
+#[test]
+fn a_turn_and_the_marks_that_it_takes_back_are_one_list() {
+    let view = view(vec![claim("mine", 2)], [(0, marker(10, 1)), (1, marker(9, 1))]);
+    let changes = decided(&start(Some(5), None, &[]), &view, true).expect("it is accepted");
+    let entries = changes.entries();
+    let kinds: Vec<_> =
+        entries.iter().map(|(lane, entry)| (*lane, matches!(entry, Entry::Turn(_)))).collect();
+    assert_eq!(kinds, [(0, true), (0, false), (1, false)]);
+    // Whoever reads them sees what this run goes on with.
+    let (mut told, mut applied) = (view.clone(), view);
+    for (lane, entry) in entries {
+        match entry {
+            Entry::Turn(turn) => told.turn = Some(turn),
+            Entry::Published(marker) => drop(told.markers.insert(lane, marker)),
+            other => panic!("{other:?}"),
+        }
+    }
+    changes.apply(&mut applied);
+    assert_eq!(told, applied);
 }
