@@ -16,6 +16,7 @@ use super::super::wait::{self, Since};
 use super::PARTITIONS;
 use super::contender::Place;
 use super::purchases::{Assessment, Purchase};
+use super::reader::{self, places};
 
 /// Hears of failures only.
 struct NoFailure;
@@ -104,19 +105,9 @@ fn send(producer: &BaseProducer<NoFailure>, topic: &str, key: &[u8], value: &[u8
 
 fn consumer(place: &Place) -> BaseConsumer {
     let mut config = ClientConfig::new();
-    config
-        .set("bootstrap.servers", &place.broker)
-        .set("group.id", format!("bare-{}", place.output))
-        .set("enable.auto.commit", "false")
-        .set("enable.auto.offset.store", "false")
-        .set("isolation.level", "read_committed")
-        .set("fetch.wait.max.ms", "100")
-        .set("fetch.queue.backoff.ms", "20");
-    let consumer: BaseConsumer = config.create().expect("a consumer");
-    let mut from = TopicPartitionList::new();
-    for partition in 0..PARTITIONS as i32 {
-        from.add_partition_offset(&place.input, partition, Offset::Beginning).expect("a place");
-    }
+    config.set("bootstrap.servers", &place.broker);
+    let consumer = reader::consumer(config, &format!("bare-{}", place.output));
+    let mut from = places(&place.input, |_| Offset::Beginning);
     // A new broker has nobody yet who keeps the offsets of groups.
     let committed =
         wait::until(wait::SOON, || consumer.committed_offsets(from.clone(), wait::SOON).ok());

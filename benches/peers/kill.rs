@@ -1,38 +1,39 @@
 //! How long after a kill there is new output: from SIGKILL, with the next start at once, to the first
-//! record that a reader of committed records had not seen before.
+//! record committed since.
+//!
+//! A reader of all records would be behind when the kill comes, and its own haste be measured. So
+//! how far output is committed is asked of the broker; the reader starts behind that, shortly after
+//! the kill, when what was being committed then is.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use isochrone::time::{Clock, SystemClock};
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::{Offset, TopicPartitionList};
+use rdkafka::Offset;
+use rdkafka::consumer::Consumer;
 
 use super::super::kafka::{Broker, Topic};
 use super::super::wait::{self, Since};
-use super::PARTITIONS;
 use super::check::check;
-use super::contender::{Contender, Place};
+use super::contender::{AtWork, Contender, Place};
 use super::purchases::Purchases;
+use super::reader::{committed, consumer, places};
 
 const DEADLINE: Duration = Duration::from_secs(600);
+/// Within this time a transaction ends whose commit the killed process had asked for. No contender
+/// starts as fast.
+const SETTLED: Duration = Duration::from_millis(100);
+/// So long without a record is the end of the output.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// What one kill has shown.
 #[derive(Clone, Debug)]
 pub(crate) struct Killed {
+    /// Offsets, with those of marks.
     pub(crate) committed: u64,
     pub(crate) first_new_s: f64,
     pub(crate) all_s: f64,
     pub(crate) verdict: String,
-}
-
-/// How many records were visible at a time.
-#[derive(Clone, Copy, Debug)]
-struct Visible {
-    at_us: u64,
-    records: u64,
 }
 
 pub(crate) fn measure(
@@ -44,91 +45,67 @@ pub(crate) fn measure(
 ) -> Killed {
     let output = super::topic(broker, &place.output);
     let clock = SystemClock::default();
-    let (seen, stop) = (Mutex::new(Vec::<Visible>::new()), AtomicBool::new(false));
-    let visible = || seen.lock().expect("no panic").last().map_or(0, |last| last.records);
-    let (killed_us, all_us) = thread::scope(|scope| {
-        scope.spawn(|| watch(&output, &clock, &seen, &stop));
-        let until = |at_work: &mut super::contender::AtWork, count: u64| {
-            let started = Since::now();
-            while visible() < count && started.passed() < DEADLINE {
-                at_work.must_run();
-                wait::pause(Duration::from_millis(5));
-            }
-        };
-        let mut at_work = contender.start(place);
-        until(&mut at_work, records / 2);
-        at_work.kill();
-        let killed_us = clock.monotonic_us();
-        let mut at_work = contender.start(place);
-        until(&mut at_work, records);
-        let all_us = clock.monotonic_us();
-        // What comes twice comes now.
-        wait::pause(Duration::from_millis(1500));
-        stop.store(true, Ordering::Relaxed);
-        at_work.kill();
-        (killed_us, all_us)
+    let mut at_work = contender.start(place);
+    until_half(&output, &mut at_work, records);
+    at_work.kill();
+    let killed_us = clock.monotonic_us();
+    let (at_work, read) = thread::scope(|scope| {
+        let watching = scope.spawn(|| watch(&output, &clock));
+        let at_work = contender.start(place);
+        (at_work, watching.join().expect("a reader"))
     });
-    let seen = seen.into_inner().expect("no panic");
-    let (committed, new) = first_new(&seen, killed_us);
+    at_work.kill();
     let verdict = check(&output, purchases, records).word();
     output.delete();
     let since_kill_s = |us: u64| us.saturating_sub(killed_us) as f64 / 1e6;
-    Killed { committed, first_new_s: since_kill_s(new), all_s: since_kill_s(all_us), verdict }
+    Killed {
+        committed: read.committed,
+        first_new_s: since_kill_s(read.first_us),
+        all_s: since_kill_s(read.last_us),
+        verdict,
+    }
 }
 
-/// The reader may still be at what was committed before the kill: new is what comes after the
-/// longest silence since then. Answers how much there was before, and when it came.
-fn first_new(seen: &[Visible], killed_us: u64) -> (u64, u64) {
-    let before = seen.iter().rfind(|visible| visible.at_us <= killed_us).map_or(0, |v| v.records);
-    let mut last = Visible { at_us: killed_us, records: before };
-    let (mut longest, mut answer) = (0, (before, killed_us));
-    for visible in seen.iter().filter(|visible| visible.at_us > killed_us) {
-        if visible.at_us - last.at_us > longest {
-            longest = visible.at_us - last.at_us;
-            answer = (last.records, visible.at_us);
+fn until_half(output: &Topic, at_work: &mut AtWork, records: u64) {
+    let asker = consumer(output.client.clone(), "isochrone-bench-asker");
+    let started = Since::now();
+    let half =
+        || committed(&asker, &output.name).iter().sum::<i64>().cast_unsigned() >= records / 2;
+    while !half() && started.passed() < DEADLINE {
+        at_work.must_run();
+        wait::pause(Duration::from_millis(5));
+    }
+}
+
+struct Read {
+    committed: u64,
+    first_us: u64,
+    last_us: u64,
+}
+
+/// Reads what is committed from now on.
+fn watch(output: &Topic, clock: &SystemClock) -> Read {
+    let reader = consumer(output.client.clone(), "isochrone-bench-reader");
+    wait::pause(SETTLED);
+    let ends = committed(&reader, &output.name);
+    reader
+        .assign(&places(&output.name, |at| Offset::Offset(ends[at as usize])))
+        .expect("partitions");
+    let (started, mut first_us, mut last_us) = (Since::now(), None, 0);
+    let goes_on = |first: Option<u64>, last_us: u64| match first {
+        None => started.passed() < DEADLINE,
+        Some(_) => Duration::from_micros(clock.monotonic_us() - last_us) < SILENCE,
+    };
+    while goes_on(first_us, last_us) {
+        if let Some(message) = reader.poll(Duration::from_millis(5)) {
+            message.expect("the broker is there");
+            last_us = clock.monotonic_us();
+            first_us.get_or_insert(last_us);
         }
-        last = *visible;
     }
-    answer
-}
-
-fn watch(output: &Topic, clock: &SystemClock, seen: &Mutex<Vec<Visible>>, stop: &AtomicBool) {
-    let consumer = reader(output);
-    let (mut records, mut noted_us) = (0, 0);
-    while !stop.load(Ordering::Relaxed) {
-        let came = match consumer.poll(Duration::from_millis(5)) {
-            Some(message) => {
-                message.expect("the broker is there");
-                records += 1;
-                true
-            }
-            None => false,
-        };
-        let at_us = clock.monotonic_us();
-        let mut seen = seen.lock().expect("no panic");
-        let is_new = seen.last().is_none_or(|last| last.records < records);
-        if is_new && (!came || at_us - noted_us > 10_000) {
-            noted_us = at_us;
-            seen.push(Visible { at_us, records });
-        }
+    Read {
+        committed: ends.iter().sum::<i64>().cast_unsigned(),
+        first_us: first_us.unwrap_or(last_us),
+        last_us,
     }
-}
-
-/// From the beginning of all partitions.
-pub(crate) fn reader(topic: &Topic) -> BaseConsumer {
-    let mut config = topic.client.clone();
-    config
-        .set("group.id", "isochrone-bench-reader")
-        .set("enable.auto.commit", "false")
-        .set("enable.auto.offset.store", "false")
-        .set("isolation.level", "read_committed")
-        .set("fetch.wait.max.ms", "100")
-        .set("fetch.queue.backoff.ms", "20");
-    let consumer: BaseConsumer = config.create().expect("a consumer");
-    let mut from = TopicPartitionList::new();
-    for partition in 0..PARTITIONS as i32 {
-        from.add_partition_offset(&topic.name, partition, Offset::Beginning).expect("a place");
-    }
-    consumer.assign(&from).expect("partitions");
-    consumer
 }

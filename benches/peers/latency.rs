@@ -17,8 +17,8 @@ use super::super::support::cpu_s;
 use super::super::wait::{self, Since};
 use super::check::check;
 use super::contender::{Contender, Place};
-use super::kill::reader;
 use super::purchases::{Assessment, Purchases};
+use super::reader::reader;
 
 const PER_S: u64 = 20_000;
 const SECONDS: u64 = 30;

@@ -11,6 +11,7 @@ pub(crate) mod isochrone;
 pub(crate) mod kill;
 pub(crate) mod latency;
 pub(crate) mod purchases;
+pub(crate) mod reader;
 pub(crate) mod throughput;
 
 use super::kafka::{Broker, Topic};
