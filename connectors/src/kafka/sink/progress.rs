@@ -10,6 +10,7 @@ use isochrone_engine::time::{Clock, SystemClock};
 use isochrone_engine::{Error, ErrorKind, Result};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::topic_partition_list::{Offset, TopicPartitionList};
 use serde::{Deserialize, Serialize};
@@ -156,6 +157,7 @@ impl Progress {
         loop {
             match consumer.poll(POLL) {
                 Some(Ok(message)) => {
+                    context.forget();
                     let is_last = self.take(&message, nonce, &mut view)?;
                     if is_last {
                         return Ok(view);
@@ -168,7 +170,12 @@ impl Progress {
                 Some(Err(error)) => tracing::debug!(%error, "reading the progress topic"),
                 None => {}
             }
-            if u128::from(clock.monotonic_ms() - started_ms) > patience_ms {
+            let is_late = u128::from(clock.monotonic_ms() - started_ms) > patience_ms;
+            if context.is_hopeless() || is_late && context.cause().is_some() {
+                // It was let in before, and is not any more.
+                return Err(failed(&KafkaError::Global(RDKafkaErrorCode::OperationTimedOut)));
+            }
+            if is_late {
                 return Err(Error::unavailable(format!(
                     "the end of progress topic `{}` was not reached in {} s: a transaction of \
                      somebody else may be open on it; try again",
