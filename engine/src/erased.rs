@@ -97,6 +97,9 @@ pub(crate) trait AnyCommitter: Send {
     fn fence(&mut self, renamed_from: Option<&OperatorId>) -> Result<()>;
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>>;
     fn history(&self) -> Option<String>;
+    fn join(&mut self, _history: Option<&str>) -> Result<()> {
+        Ok(())
+    }
     fn commit(&mut self, effects: &[Value]) -> Result<()>;
 }
 
@@ -117,6 +120,10 @@ impl<E: DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
 
     fn history(&self) -> Option<String> {
         self.inner.history()
+    }
+
+    fn join(&mut self, history: Option<&str>) -> Result<()> {
+        self.inner.join(history)
     }
 
     fn commit(&mut self, effects: &[Value]) -> Result<()> {

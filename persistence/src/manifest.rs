@@ -31,6 +31,10 @@ pub struct Manifest {
     pub generation: Generation,
     /// Random, fresh for each manifest: how a writer recognises its own.
     pub nonce: String,
+    /// The nonce of the claim of the run that wrote it. `None` if an early version of the library
+    /// wrote it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<String>,
     /// The nonce of the first claim that this history goes back to: tells two jobs of one name
     /// apart. `None` if an early version of the library wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

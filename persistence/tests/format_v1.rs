@@ -37,6 +37,7 @@ fn written() -> Manifest {
         sequence: Sequence(7),
         generation: Generation(3),
         nonce: "00112233445566778899aabbccddeeff".to_owned(),
+        run: None,
         origin: None,
         predecessor: Some(manifest::digest_of(b"the one before")),
         step: Step::Checkpoint,

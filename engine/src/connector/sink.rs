@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use isochrone_persistence::SharedStore;
-use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
-use isochrone_persistence::lineage::Fence;
+use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Sequence, Worker};
+use isochrone_persistence::lineage::{Fence, Hold};
 use isochrone_persistence::manifest::Kept;
 use isochrone_persistence::store::memory::MemoryStore;
 use isochrone_persistence::write_ahead::WriteAhead;
@@ -88,6 +88,9 @@ pub struct RunContext {
     /// What tells the job from another of the same name in another store: random, and the same in
     /// every run.
     pub origin: String,
+    /// What tells this run from every other, also from one of the same number on a copy of the store:
+    /// random.
+    pub run: String,
     /// This process, from 0.
     pub process: u32,
     /// The number of processes.
@@ -101,12 +104,15 @@ pub struct RunContext {
 impl RunContext {
     /// The run as the one process of job `job` on `store` sees it.
     pub(crate) fn alone(store: SharedStore, job: &JobName, generation: Generation) -> RunContext {
+        // Nothing has been claimed in the store.
+        let hold = Hold { generation, sequence: Sequence(0), nonce: "alone".to_owned() };
         RunContext {
             origin: "alone".to_owned(),
+            run: hold.nonce.clone(),
             process: 0,
             processes: 1,
             write_ahead: WriteAhead::new(store.clone(), job.clone(), generation),
-            fence: Fence::new(store, job.clone(), generation),
+            fence: Fence::new(store, job.clone(), hold),
         }
     }
 }
@@ -187,6 +193,12 @@ pub trait Committer<E>: Send + 'static {
     /// [`Recovery::history`]. Without more than one there is nothing to tell.
     fn history(&self) -> Option<String> {
         None
+    }
+
+    /// In each other process, instead of [`Committer::fence`] and [`Committer::recover`]: what
+    /// [`Committer::history`] answered in the first, where that has been done by now.
+    fn join(&mut self, _history: Option<&str>) -> Result<()> {
+        Ok(())
     }
 
     /// Makes the effects visible, durably. After an error, or a panic, of this nothing more is handed

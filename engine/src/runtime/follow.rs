@@ -42,10 +42,10 @@ impl Ready {
         link.send(&Upward::Listening { address }.encode())?;
         let start = await_start(&received)?;
         let seat = (me.process, me.processes);
-        let context = self.context(&start.origin, start.generation, seat);
+        let context = self.context(&start.origin, &start.hold, seat);
         let membership = Membership {
             job: self.name.clone(),
-            generation: start.generation,
+            generation: start.hold.generation,
             start: start.epoch,
             groups: self.declared.key_groups,
             first_worker: me.process * me.workers,
@@ -59,7 +59,10 @@ impl Ready {
             Some(manifest) => Restored::load(&*self.store, &self.name, &self.plan, manifest)?,
             None => Restored::default(),
         };
-        let committers = membership.committers(&self.plan)?;
+        let mut committers = membership.committers(&self.plan)?;
+        for (index, committer) in &mut committers {
+            committer.join(start.histories.get(index).map(String::as_str))?;
+        }
         let upward = link.clone();
         let reporter = Arc::new(move |report| {
             if let Err(error) = upward.send(&Upward::Report(report).encode()) {

@@ -1,5 +1,6 @@
 //! Process 0 of a run: takes the job over, tells the others, and conducts.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,12 +124,14 @@ impl Ready {
         let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
         let Setting { membership, taken, mut restore, .. } = setting;
         restore.set_aside = set_aside;
+        let histories = committers.iter();
+        let histories = histories.filter_map(|(index, it)| Some((*index, it.history()?))).collect();
         announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
         let ((allocators, others), links) = match company {
             None => (builders::in_process(workers, self.in_bytes)?, Arc::new(Vec::new())),
-            Some(company) => self.assemble(company, &membership, &taken)?,
+            Some(company) => self.assemble(company, &membership, &taken, histories)?,
         };
         let told = links.clone();
         let orders: Orders = Arc::new(move |order: &Order| {
@@ -182,7 +185,7 @@ impl Ready {
         let (plan, declared, policy) = (&self.plan, &self.declared, &self.policy);
         let taken = takeover::take_over(&self.store, plan, declared, policy, &self.clock)?;
         let generation = taken.lineage.generation();
-        let context = self.context(taken.lineage.origin(), generation, (0, processes));
+        let context = self.context(taken.lineage.origin(), taken.lineage.hold(), (0, processes));
         let membership = Membership {
             job: self.name.clone(),
             generation,
@@ -258,15 +261,17 @@ impl Ready {
         company: Company,
         membership: &Membership,
         taken: &Takeover,
+        histories: BTreeMap<usize, String>,
     ) -> Result<(builders::Allocators, Arc<Vec<Link>>)> {
         let addresses = company.addresses()?;
         let token = RunToken::new(&self.name, membership.generation)?;
         let start = Start {
             token: token.clone(),
             addresses: addresses.clone(),
-            generation: membership.generation,
+            hold: taken.lineage.hold().clone(),
             origin: membership.context.origin.clone(),
             epoch: membership.start,
+            histories,
             from: taken.from.clone(),
         };
         let Company { me, links, events, listener, .. } = company;

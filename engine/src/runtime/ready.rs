@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender};
-use isochrone_persistence::ids::{Generation, JobName, OperatorId};
-use isochrone_persistence::lineage::{Fence, Retain};
+use isochrone_persistence::ids::{JobName, OperatorId};
+use isochrone_persistence::lineage::{Fence, Hold, Retain};
 use isochrone_persistence::manifest::{Manifest, Part as ManifestPart, Split};
 use isochrone_persistence::restore::{self, Declared, OnDamage, Policy, StateType, Step};
 use isochrone_persistence::write_ahead::WriteAhead;
@@ -88,16 +88,17 @@ impl Ready {
     pub(crate) fn context(
         &self,
         origin: &str,
-        generation: Generation,
+        hold: &Hold,
         (process, processes): (u32, u32),
     ) -> Arc<RunContext> {
         let (store, job) = (self.store.clone(), self.name.clone());
         Arc::new(RunContext {
             origin: origin.to_owned(),
+            run: hold.nonce.clone(),
             process,
             processes,
-            write_ahead: WriteAhead::new(store.clone(), job.clone(), generation),
-            fence: Fence::new(store, job, generation),
+            write_ahead: WriteAhead::new(store.clone(), job.clone(), hold.generation),
+            fence: Fence::new(store, job, hold.clone()),
         })
     }
 

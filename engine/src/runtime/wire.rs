@@ -1,8 +1,10 @@
 //! What processes of a run say to one another over their control links, as JSON.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use isochrone_persistence::ids::{Epoch, Generation};
+use isochrone_persistence::ids::Epoch;
+use isochrone_persistence::lineage::Hold;
 use isochrone_persistence::manifest::Manifest;
 use isochrone_persistence::{Error, Result};
 use serde::de::DeserializeOwned;
@@ -33,10 +35,12 @@ pub(crate) enum Downward {
 pub(crate) struct Start {
     pub(crate) token: RunToken,
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) generation: Generation,
+    pub(crate) hold: Hold,
     /// Of the job.
     pub(crate) origin: String,
     pub(crate) epoch: Epoch,
+    /// What each sink goes on with, by operator; see `Committer::history`.
+    pub(crate) histories: BTreeMap<usize, String>,
     /// The manifest to restore from.
     pub(crate) from: Option<Manifest>,
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::attempt::{Attempt, Outcome};
-use super::{Found, Lineage, Newest, carry_out, read_newest};
+use super::{Found, Hold, Lineage, Newest, carry_out, read_newest};
 use crate::ids::{Epoch, Generation, JobName, Sequence};
 use crate::manifest::{FORMAT, Manifest, Step, digest_of, encode};
 use crate::{Error, Result, SharedStore, Store, paths};
@@ -114,6 +114,7 @@ fn claim_manifest(job: &JobName, newest: &Newest, base: &Base, now_ms: u64) -> R
         sequence: newest.next_sequence(),
         generation: next_generation(newest, &content),
         origin: content.origin.or_else(|| Some(nonce.clone())),
+        run: Some(nonce.clone()),
         nonce,
         predecessor: newest.top.as_ref().and_then(|top| top.digest.clone()),
         step: Step::Claim,
@@ -154,6 +155,7 @@ fn empty(job: &JobName, key_groups: u16, key_hash: &str) -> Manifest {
         sequence: Sequence(0),
         generation: Generation(0),
         nonce: String::new(),
+        run: None,
         origin: None,
         predecessor: None,
         step: Step::Claim,
@@ -193,7 +195,7 @@ fn begin(
     let lineage = Lineage {
         store,
         job: claim.job,
-        generation: claim.generation,
+        hold: Hold { generation: claim.generation, sequence: claim.sequence, nonce: claim.nonce },
         sequence: claim.sequence,
         origin: claim.origin.expect("a claim has an origin"),
         digest: digest_of(bytes),

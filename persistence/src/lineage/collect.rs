@@ -145,7 +145,7 @@ impl Lineage {
         let needs = Needs {
             kept: self.seen.values().flat_map(|m| m.names.iter().map(String::as_str)).collect(),
             given_up: self.owed.iter().map(String::as_str).collect(),
-            generation: self.generation,
+            generation: self.hold.generation,
         };
         let mut garbage = self.store.list(&paths::data_objects(&self.job))?;
         garbage.retain(|name| match paths::parse(name) {

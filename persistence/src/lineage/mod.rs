@@ -34,6 +34,8 @@ pub use history::{Found, Newest, read_all, read_newest};
 pub use publish::{Checkpoint, Published};
 pub use retention::{Retain, Retained, plan};
 
+use serde::{Deserialize, Serialize};
+
 use crate::ids::{Epoch, Generation, JobName, Sequence};
 use crate::{Error, Result, SharedStore, Store};
 use attempt::{Attempt, Fact, Next, Outcome};
@@ -115,7 +117,7 @@ use attempt::{Attempt, Fact, Next, Outcome};
 pub struct Lineage {
     store: SharedStore,
     job: JobName,
-    generation: Generation,
+    hold: Hold,
     sequence: Sequence,
     origin: String,
     /// Digest of the manifest at `sequence`.
@@ -136,6 +138,18 @@ pub struct Lineage {
     owed: BTreeSet<String>,
 }
 
+/// What a run holds its job with: its claim.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// The number of the run.
+    pub generation: Generation,
+    /// The number of the manifest that is the claim.
+    pub sequence: Sequence,
+    /// Random: tells the run from every other, also from one of the same number in a copy of the
+    /// store.
+    pub nonce: String,
+}
+
 impl Lineage {
     /// The job.
     pub fn job(&self) -> &JobName {
@@ -144,7 +158,12 @@ impl Lineage {
 
     /// The number of this run.
     pub fn generation(&self) -> Generation {
-        self.generation
+        self.hold.generation
+    }
+
+    /// What this run holds the job with.
+    pub fn hold(&self) -> &Hold {
+        &self.hold
     }
 
     /// What tells this job from another of the same name in another store: fixed when the job
@@ -173,7 +192,7 @@ impl Lineage {
     fn fence(&mut self, found: &str) -> Error {
         let why = format!(
             "job `{}`: {found}; a newer run has taken over from generation {}: stop this one",
-            self.job, self.generation
+            self.job, self.hold.generation
         );
         self.fenced = Some(why.clone());
         Error::fenced(why)
@@ -182,7 +201,11 @@ impl Lineage {
 
 impl std::fmt::Debug for Lineage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "job {}, generation {}, sequence {}", self.job, self.generation, self.sequence)
+        write!(
+            f,
+            "job {}, generation {}, sequence {}",
+            self.job, self.hold.generation, self.sequence
+        )
     }
 }
 

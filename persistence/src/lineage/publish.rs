@@ -1,6 +1,7 @@
 //! Making a checkpoint exist, and the proof that it does.
 
 use super::attempt::{Attempt, Outcome};
+use super::fence::in_place;
 use super::{Lineage, carry_out};
 use crate::ids::{Epoch, Generation, JobName, Sequence};
 use crate::manifest::{FORMAT, Manifest, Operator, Segment, Step, decode, digest_of, encode};
@@ -101,7 +102,8 @@ impl Lineage {
         };
         pending.attempt.go_on();
         let PendingPublish { attempt, bytes, manifest } = &mut pending;
-        let carried = carry_out(&*self.store, &self.job, bytes, attempt);
+        let carried = in_place(&*self.store, &self.job, self.sequence)
+            .and_then(|()| carry_out(&*self.store, &self.job, bytes, attempt));
         let (outcome, last) = match carried {
             Ok(carried) => carried,
             Err(error) => {
@@ -153,7 +155,9 @@ impl Lineage {
         };
         let bytes = encode(&void);
         let mut attempt = Attempt::new(void.sequence, void.sequence);
-        match carry_out(&*self.store, &self.job, &bytes, &mut attempt) {
+        let carried = in_place(&*self.store, &self.job, self.sequence)
+            .and_then(|()| carry_out(&*self.store, &self.job, &bytes, &mut attempt));
+        match carried {
             Ok((Outcome::Durable, _)) => {
                 self.sequence = void.sequence;
                 self.digest = digest_of(&bytes);
@@ -169,7 +173,10 @@ impl Lineage {
                 Err(self.fence(&found))
             }
             Ok((Outcome::Unknown, last)) => Err(self.unknown(pending.manifest.epoch, last)),
-            Err(error) => Err(error),
+            Err(error) => {
+                self.pending = Some(pending);
+                Err(error)
+            }
         }
     }
 
@@ -179,8 +186,9 @@ impl Lineage {
             format: FORMAT,
             job: self.job.clone(),
             sequence: self.sequence.next(),
-            generation: self.generation,
+            generation: self.hold.generation,
             nonce: paths::random_hex::<16>()?,
+            run: Some(self.hold.nonce.clone()),
             origin: Some(self.origin.clone()),
             predecessor: Some(self.digest.clone()),
             step: Step::Checkpoint,

@@ -54,6 +54,7 @@ fn manifest(epoch: u64, operators: Vec<(&str, Part)>) -> Manifest {
         sequence: Sequence(epoch + 1),
         generation: Generation(1),
         nonce: "nonce".to_owned(),
+        run: None,
         origin: None,
         predecessor: None,
         step: Written::Checkpoint,

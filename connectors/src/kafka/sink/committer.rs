@@ -42,12 +42,7 @@ impl KafkaCommitter {
             job: job.clone(),
             accept_duplicates,
         };
-        let mut committer = KafkaCommitter { party, fenced: None, history: None, lane: None };
-        // Process 0 recovers first, before the others are let in.
-        if run.process > 0 {
-            committer.start_lane(committer.party.publisher(run.process))?;
-        }
-        Ok(committer)
+        Ok(KafkaCommitter { party, fenced: None, history: None, lane: None })
     }
 
     fn start_lane(&mut self, publisher: Publisher) -> Result<()> {
@@ -85,6 +80,13 @@ impl Committer<KafkaEffect> for KafkaCommitter {
         self.history = Some(recovered.history);
         self.start_lane(recovered.first)?;
         Ok(lines)
+    }
+
+    fn join(&mut self, history: Option<&str>) -> Result<()> {
+        let history = history.map(History::decode).transpose()?;
+        let mut publisher = self.party.publisher(self.party.run.process);
+        publisher.known = history.and_then(|history| history.published_by(publisher.lane));
+        self.start_lane(publisher)
     }
 
     fn history(&self) -> Option<String> {

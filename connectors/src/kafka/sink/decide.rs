@@ -62,12 +62,17 @@ impl Start {
     }
 
     /// Whether the marks in this topic speak of the history that it belongs to.
-    fn is_of(&self, home: &Home, turn: Option<&Turn>) -> bool {
+    fn relation(&self, home: &Home, turn: Option<&Turn>) -> Relation {
         let named = turn.map(|turn| &turn.history);
         let own = self.history.as_ref().and_then(|history| history.turn.as_ref());
-        // What the turn began with has the name of what was before it, until the first checkpoint.
         let began_it = |turn: &Turn| turn.before == self.history && turn.from == self.known_from();
-        self.elsewhere(home).is_none() && named == own || turn.is_some_and(began_it)
+        if self.elsewhere(home).is_none() && named == own {
+            Relation::Same
+        } else if turn.is_some_and(began_it) {
+            Relation::Began
+        } else {
+            Relation::Other
+        }
     }
 
     /// The topic that kept its progress, if that is another one.
@@ -75,15 +80,26 @@ impl Start {
         self.history.as_ref().map(|history| &history.home).filter(|other| !other.is(home))
     }
 
-    /// The first place of a lane that is owed.
-    fn first_owed(&self, lane: u32) -> Option<(Mark, u64)> {
+    /// The first output of a lane that is owed.
+    fn first_owed(&self, lane: u32) -> Option<&KafkaEffect> {
         let owed = self.pending.iter().filter(|effect| effect.lane == lane);
-        owed.map(|effect| (effect.mark(0), effect.generation)).min()
+        owed.min_by_key(|effect| effect.mark(0))
     }
 
     fn name(&self) -> String {
         self.from.map_or("the beginning".to_owned(), |from| format!("checkpoint {from}"))
     }
+}
+
+/// What a checkpoint is to the history that the marks speak of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Relation {
+    /// Of it.
+    Same,
+    /// What it began with: that has the name of what was before, until the first checkpoint.
+    Began,
+    /// Neither: the marks say nothing of it.
+    Other,
 }
 
 /// What the progress topic has to be told before anything is published.
@@ -113,15 +129,19 @@ impl Changes {
 /// answers what is to be told. `view` is what there was before this run wrote its own claim, but read
 /// after all older runs were fenced.
 pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
-    let goes_on = facts.start.is_of(facts.home, view.turn.as_ref());
+    let relation = facts.start.relation(facts.home, view.turn.as_ref());
+    let goes_on = relation != Relation::Other;
     let elsewhere = facts.start.elsewhere(facts.home).filter(|_| !goes_on);
     check_owner(facts, view)?;
     if !facts.accept_duplicates {
-        check_owed(facts, view, elsewhere)?;
+        check_home(facts, view, elsewhere)?;
         check_ahead(facts, view, goes_on)?;
-    }
-    if goes_on {
-        check_writer(facts, view)?;
+        if goes_on {
+            check_writer(facts, view)?;
+        }
+        if relation == Relation::Same {
+            check_marks(facts, view)?;
+        }
     }
     let mut changes = Changes::default();
     if facts.accept_duplicates {
@@ -140,6 +160,37 @@ pub(super) fn decide(facts: &Facts<'_>, view: &View) -> Result<Changes> {
     Ok(changes)
 }
 
+/// What is known of one lane in the midst of a run.
+pub(super) struct Lane<'a> {
+    /// The job; see `RunContext`.
+    pub(super) own: &'a str,
+    /// What is to be published, all of one run.
+    pub(super) parts: &'a [KafkaEffect],
+    /// How far it had published when that was last known for sure.
+    pub(super) known: Option<Mark>,
+    /// What the topic says.
+    pub(super) marker: Option<&'a Marker>,
+}
+
+/// Refuses (`Invalid`) a mark that is neither what it was nor of the run that is published, and one
+/// that went back.
+pub(super) fn check_lane(sink: &str, topic: &str, lane: &Lane<'_>) -> Result<()> {
+    let Lane { own, parts, known, marker } = *lane;
+    let reached = marker.map(|marker| marker.mark);
+    if let Some(known) = known.filter(|known| reached < Some(*known)) {
+        return Err(marks_lost(sink, topic, known, reached));
+    }
+    let (Some(marker), Some(part)) = (marker, parts.last()) else { return Ok(()) };
+    let is_own = marker.run == part.run && marker.mark <= part.end();
+    if marker.origin != own {
+        Err(foreign_owner(sink, topic))
+    } else if reached == known || is_own {
+        Ok(())
+    } else {
+        Err(twin(sink, topic))
+    }
+}
+
 fn check_owner(facts: &Facts<'_>, view: &View) -> Result<()> {
     let mut foreign = view.markers.values().map(|marker| &*marker.origin).chain(view.owner());
     if foreign.any(|other| other != facts.origin) {
@@ -148,30 +199,38 @@ fn check_owner(facts: &Facts<'_>, view: &View) -> Result<()> {
     Ok(())
 }
 
-/// What is owed may not have been published without a mark of it here.
-fn check_owed(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Result<()> {
+/// The marks of before have to be here, where there may be any.
+fn check_home(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Result<()> {
     let Facts { sink, home, start, .. } = *facts;
-    if start.pending.is_empty() {
-        return Ok(());
-    }
-    let unknown = format!("it cannot be told which of the output that {} owes", start.name());
-    let choice = "give that output up (`Job::abort_pending`), or accept that it may be there twice \
-                  (`accept_duplicates`)";
+    let owes = !start.pending.is_empty();
+    let what = match owes {
+        true => format!("which of the output that {} owes was published", start.name()),
+        false => format!("whether {} is older than what was published", start.name()),
+    };
+    let choice = match owes {
+        true => {
+            "start once with `accept_duplicates`: what is owed may be there twice then, or is given \
+             up by `Job::abort_pending`"
+        }
+        false => {
+            "start once with `accept_duplicates`: if it is the newest checkpoint there was, nothing \
+             is there twice"
+        }
+    };
     Err(Error::invalid(match elsewhere {
         Some(other) if other.topic == home.topic => format!(
             "progress topic {home} is not the one of that name that kept the progress of {sink} \
-             (id {}), so that {unknown} was published: it has been deleted and made anew, or this is \
-             another cluster; bring the other one back, {choice}",
+             (id {}), so that it cannot be told {what}: it has been deleted and made anew, or this \
+             is another cluster; bring the other one back, or {choice}",
             other.id.as_deref().unwrap_or_default()
         ),
         Some(other) => format!(
-            "{sink} kept its progress in topic {other}, not in {home}, so that {unknown} was \
-             published: start with that topic until nothing is owed (a run that ends well owes \
-             nothing; `Job::commit_pending`), {choice}"
+            "{sink} kept its progress in topic {other}, not in {home}, so that it cannot be told \
+             {what}: go on with that topic, or {choice}"
         ),
-        None if view.owner().is_none() => format!(
-            "progress topic {home} does not know {sink}, so that {unknown} was published; it may \
-             have been deleted, or this is another cluster: bring it back, {choice}"
+        None if owes && view.owner().is_none() => format!(
+            "progress topic {home} does not know {sink}, so that it cannot be told {what}; it may \
+             have been deleted, or this is another cluster: bring it back, or {choice}"
         ),
         None => return Ok(()),
     }))
@@ -225,24 +284,64 @@ fn check_ahead(facts: &Facts<'_>, view: &View, goes_on: bool) -> Result<()> {
     }))
 }
 
+/// The refusal where a run on a copy of the store has published.
+fn twin(sink: &str, topic: &str) -> Error {
+    Error::invalid(format!(
+        "progress topic `{topic}` says that {sink} has published what another run has written, under \
+         the same numbers: the store was copied, or is not the one that the output came from, and a \
+         run goes on from either; end one of them, and go on with the store of the other"
+    ))
+}
+
+/// The refusal where the topic says less than it must.
+fn marks_lost(sink: &str, topic: &str, known: Mark, found: Option<Mark>) -> Error {
+    let found = found.map_or("nothing".to_owned(), |mark| format!("up to {mark}"));
+    Error::invalid(format!(
+        "{sink} has published up to {known}, and progress topic `{topic}` says {found}: it has lost \
+         records, so that nobody can tell what is published; bring them back, or accept that output \
+         may be there twice (`accept_duplicates`)"
+    ))
+}
+
 /// What is owed was not published as somebody else wrote it.
 fn check_writer(facts: &Facts<'_>, view: &View) -> Result<()> {
-    for effect in &facts.start.pending {
+    let Facts { sink, home, start, .. } = *facts;
+    let is_foreign = |effect: &KafkaEffect| {
         let marker = view.markers.get(&effect.lane);
-        let differs = |marker: &&Marker| {
-            marker.mark.epoch == effect.epoch
-                && marker.mark.worker == effect.worker
-                && marker.generation != effect.generation
-        };
-        if let Some(marker) = marker.filter(differs) {
-            return Err(Error::invalid(format!(
-                "{} has published epoch {} as run {} wrote it, and the checkpoint names it as run \
-                 {} did: the store is not the one that the output came from",
-                facts.sink, effect.epoch, marker.generation, effect.generation
-            )));
+        marker.is_some_and(|it| it.mark > effect.mark(0) && it.run != effect.run)
+    };
+    match start.pending.iter().any(is_foreign) {
+        true => Err(twin(sink, &home.topic)),
+        false => Ok(()),
+    }
+}
+
+/// Each mark is as it was when the run began that took the checkpoint, or was written by that run; and
+/// it is not behind what that run knew to be published.
+fn check_marks(facts: &Facts<'_>, view: &View) -> Result<()> {
+    let Facts { sink, home, start, .. } = *facts;
+    let lost = |known, lane| Err(marks_lost(sink, &home.topic, known, view.published(lane)));
+    let pending = &start.pending;
+    let is_owed = |lane, mark| pending.iter().any(|it| it.lane == lane && it.end() == mark);
+    for effect in pending {
+        // What was written before it is either published or owed as well.
+        let before = effect.after.filter(|mark| !is_owed(effect.lane, *mark));
+        if let Some(known) = before.filter(|mark| view.published(effect.lane) < Some(*mark)) {
+            return lost(known, effect.lane);
         }
     }
-    Ok(())
+    let Some(history) = &start.history else { return Ok(()) };
+    let known: BTreeMap<u32, Mark> = history.published.iter().copied().collect();
+    if let Some((lane, mark)) = known.iter().find(|it| view.published(*it.0) < Some(*it.1)) {
+        return lost(*mark, *lane);
+    }
+    let is_foreign = |lane: &u32, marker: &Marker| {
+        Some(&marker.mark) > known.get(lane) && marker.run != history.run
+    };
+    match view.markers.iter().any(|(lane, marker)| is_foreign(lane, marker)) {
+        true => Err(twin(sink, &home.topic)),
+        false => Ok(()),
+    }
 }
 
 /// The lanes that are beyond where the run goes on. In the history that the marks speak of, what is
@@ -251,9 +350,12 @@ fn steps_back(start: &Start, view: &View, goes_on: bool) -> BTreeMap<u32, Marker
     let mut back = BTreeMap::new();
     for (&lane, marker) in &view.markers {
         let owed = start.first_owed(lane).filter(|_| !goes_on);
-        let (mark, generation) = owed.unwrap_or((start.covered(), marker.generation));
+        let mark = owed.map_or(start.covered(), |effect| effect.mark(0));
         if marker.mark > mark {
-            back.insert(lane, Marker { mark, generation, ..marker.clone() });
+            let owner =
+                owed.map_or((marker.generation, &marker.run), |it| (it.generation, &it.run));
+            let (generation, run) = (owner.0, owner.1.clone());
+            back.insert(lane, Marker { mark, generation, run, ..marker.clone() });
         }
     }
     back

@@ -41,7 +41,8 @@ enum Order {
 
 impl<T> DirectWriter<T> {
     pub(super) fn new(encoder: Encoder<T>, kafka: &Kafka) -> Result<Self> {
-        let producer = Producer::open(kafka, None, &Deadline::after(PATIENCE))?;
+        let producer =
+            Producer::open(kafka, None, Some(encoder.record_max), &Deadline::after(PATIENCE))?;
         let (orders, inbox) = crossbeam_channel::unbounded();
         let (failing, failed) = crossbeam_channel::bounded(1);
         let topic = encoder.topic.clone();

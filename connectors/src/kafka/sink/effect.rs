@@ -12,10 +12,16 @@ pub struct KafkaEffect {
     /// Who publishes it: see the module.
     pub(super) lane: u32,
     pub(super) generation: u64,
+    /// What tells the run from every other; see `RunContext`.
+    #[serde(default)]
+    pub(super) run: String,
     pub(super) epoch: u64,
     pub(super) worker: u32,
     /// Pieces that are published whole, one after the other.
     pub(super) chunks: Vec<Chunk>,
+    /// The end of what the same writer wrote before in its run: published, or pending with this.
+    #[serde(default)]
+    pub(super) after: Option<Mark>,
 }
 
 /// A piece that is small enough for one transaction.
@@ -46,6 +52,10 @@ impl KafkaEffect {
     pub(super) fn done(&self, published: Option<Mark>) -> usize {
         let within = |chunks: &usize| Some(self.mark(*chunks)) <= published;
         (1..=self.chunks.len()).take_while(within).count()
+    }
+
+    pub(super) fn end(&self) -> Mark {
+        self.mark(self.chunks.len())
     }
 
     pub(super) fn records(&self) -> u64 {
@@ -82,9 +92,11 @@ pub(super) mod tests {
             topic: "out".to_owned(),
             lane: 0,
             generation: 1,
+            run: "run 1".to_owned(),
             epoch,
             worker,
             chunks: (1..=chunks).map(chunk).collect(),
+            after: None,
         }
     }
 

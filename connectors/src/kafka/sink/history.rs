@@ -6,6 +6,8 @@ use std::fmt;
 use isochrone_engine::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::effect::Mark;
+
 /// A progress topic, told from another one of the same name: of another cluster, or made anew.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Home {
@@ -21,6 +23,10 @@ pub(super) struct History {
     pub(super) home: Home,
     /// The name of the turn that it began with; none for the first.
     pub(super) turn: Option<String>,
+    /// The run that took the checkpoint; see `RunContext`.
+    pub(super) run: String,
+    /// How far each lane had published when that run began.
+    pub(super) published: Vec<(u32, Mark)>,
 }
 
 impl Home {
@@ -41,6 +47,10 @@ impl fmt::Display for Home {
 }
 
 impl History {
+    pub(super) fn published_by(&self, lane: u32) -> Option<Mark> {
+        self.published.iter().find(|(of, _)| *of == lane).map(|(_, mark)| *mark)
+    }
+
     pub(super) fn encode(&self) -> String {
         serde_json::to_string(self).expect("a history is plain data")
     }
@@ -82,7 +92,12 @@ pub(super) mod tests {
     #[test]
     fn what_a_checkpoint_keeps_is_read_again() {
         for turn in [None, Some("t".to_owned())] {
-            let history = History { home: home("p", "1"), turn };
+            let history = History {
+                home: home("p", "1"),
+                turn,
+                run: "r".to_owned(),
+                published: vec![(1, Mark::default())],
+            };
             assert_eq!(History::decode(&history.encode()).expect("own text"), history);
         }
         let error = History::decode("elsewhere").expect_err("no history");

@@ -39,6 +39,8 @@ const SLICE: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const LISTEN_FOR: Duration = Duration::from_millis(10);
 const PAUSE: Duration = Duration::from_millis(20);
+/// What librdkafka puts into a batch unless told otherwise.
+const BATCH_BYTES: usize = 1_000_000;
 /// Records handed over in one call.
 const BATCH: usize = 4096;
 /// What the client says and is taken in at a time.
@@ -68,7 +70,15 @@ impl Producer {
     /// Opens a producer. With a transactional id, when this returns, everything that an older one of
     /// the same id has sent is decided, committed or aborted, and it can send no more. Without one
     /// there are no transactions, and whatever is delivered counts.
-    pub(super) fn open(kafka: &Kafka, id: Option<&str>, deadline: &Deadline) -> Result<Producer> {
+    ///
+    /// `batch_max`, in bytes: batches are no larger, where the client's own limit would be more than a
+    /// topic takes.
+    pub(super) fn open(
+        kafka: &Kafka,
+        id: Option<&str>,
+        batch_max: Option<usize>,
+        deadline: &Deadline,
+    ) -> Result<Producer> {
         let exactly = "output is there exactly once only with it";
         let (mut config, context) = kafka.client(&[
             ("enable.idempotence", "true", Own::Fixed(exactly)),
@@ -85,6 +95,9 @@ impl Producer {
         ])?;
         let failed = |error: &KafkaError| explain("open a producer", error, &context);
         config.remove("transactional.id");
+        if let Some(most) = batch_max {
+            config.set("batch.size", most.min(BATCH_BYTES).to_string());
+        }
         match id {
             Some(id) => config.set("transactional.id", id),
             // Nobody goes by them there.

@@ -8,6 +8,7 @@
 //!   over: the opening has fenced whoever had the lane, and only the newest run may do that;
 //! - the mark is sent when everything else of its transaction has been acknowledged.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use isochrone_engine::{Error, ErrorKind, Result};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::super::trouble::{code_of, is_hopeless};
-use super::decide::foreign_owner;
+use super::decide;
 use super::effect::{KafkaEffect, Mark};
 use super::producer::{Deadline, Producer, Reuse, Single, Unsent};
 use super::progress::{Entry, Progress, Seen};
@@ -41,12 +42,18 @@ pub(super) struct Publisher {
     pub(super) id: String,
     pub(super) run: Arc<RunContext>,
     pub(super) producer: Option<Producer>,
+    /// How far the lane had published when that was last known for sure.
+    pub(super) known: Option<Mark>,
+    /// In bytes, where a batch of the client's own size was too large for a topic.
+    pub(super) batch_max: Option<usize>,
 }
 
 /// Why an attempt came to nothing.
 enum Trouble {
     /// Something at the broker's, or at the store's: what became of the transaction has to be found out.
     There(Error),
+    /// The broker refuses a record or a batch of them for its size.
+    TooLarge(Error),
     /// It makes no sense to try again.
     Final(Error),
 }
@@ -93,6 +100,12 @@ impl Publisher {
                     deadline.extend();
                 }
                 Err(Trouble::Final(error)) => return Err(error),
+                Err(Trouble::TooLarge(error)) => {
+                    if !self.batches_can_be_smaller(parts) {
+                        return Err(error);
+                    }
+                    next = self.resume(parts, &deadline, error)?;
+                }
                 Err(Trouble::There(error)) => {
                     let lane = self.lane;
                     tracing::warn!(lane, "publishing again: {}", error.report());
@@ -101,6 +114,19 @@ impl Publisher {
             }
         }
         Ok(())
+    }
+
+    /// Whether another attempt, with batches no larger than the topics take, may go better: a batch may
+    /// be too large though each of its records was found to fit.
+    fn batches_can_be_smaller(&mut self, parts: &[KafkaEffect]) -> bool {
+        let can = self.batch_max.is_none();
+        if can {
+            let topics: BTreeSet<&str> = parts.iter().map(|part| part.topic.as_str()).collect();
+            let limit = |topic| super::record_max(&self.progress.kafka, topic).unwrap_or(1);
+            self.batch_max = topics.into_iter().map(limit).min();
+            tracing::debug!(lane = self.lane, batch_max = ?self.batch_max, "smaller batches");
+        }
+        can
     }
 
     /// Opens a new producer, which decides what became of the last transaction, and finds out.
@@ -129,21 +155,21 @@ impl Publisher {
         }
     }
 
-    /// How far this run's lane has published. Refuses (`Invalid`) what no run of this job, going on
-    /// from this store, can have written.
+    /// How far this run's lane has published. Refuses (`Invalid`) what neither this run can have
+    /// written nor one before it, and marks that are gone.
     fn find_published(
         &mut self,
         parts: &[KafkaEffect],
         deadline: &Deadline,
     ) -> Result<Option<Mark>> {
         let (view, _) = self.read(deadline, Seen::Committed)?;
-        let last = parts.last().map(|part| part.mark(part.chunks.len()));
-        match view.markers.get(&self.lane) {
-            Some(marker) if marker.origin != self.run.origin || Some(marker.mark) > last => {
-                Err(foreign_owner(&self.progress.owner(), &self.progress.topic))
-            }
-            marker => Ok(marker.map(|marker| marker.mark)),
-        }
+        let marker = view.markers.get(&self.lane);
+        decide::check_lane(
+            &self.progress.owner(),
+            &self.progress.topic,
+            &decide::Lane { own: &self.run.origin, parts, known: self.known, marker },
+        )?;
+        Ok(marker.map(|marker| marker.mark))
     }
 
     /// Writes an entry of this lane in a transaction of its own, again where it is not known whether
@@ -166,7 +192,7 @@ impl Publisher {
             self.producer = None;
             let error = match trouble {
                 Trouble::There(error) => error,
-                Trouble::Final(error) => return Err(error),
+                Trouble::TooLarge(error) | Trouble::Final(error) => return Err(error),
             };
             // Whoever was fenced learns it from the store: what the client meets says less.
             self.run.fence.check()?;
@@ -200,7 +226,8 @@ impl Publisher {
         }
         // A run that knows that it was overtaken does not take the lane away even for a moment.
         self.run.fence.check()?;
-        let producer = Producer::open(&self.progress.kafka, Some(&self.id), deadline)?;
+        let producer =
+            Producer::open(&self.progress.kafka, Some(&self.id), self.batch_max, deadline)?;
         crash_point("kafka-opened");
         // IMPORTANT: opening has fenced whoever had the lane. If that was a newer run, it has claimed
         // the job before, and this one must not send anything.
@@ -243,14 +270,16 @@ impl Publisher {
         let Some((part, chunks)) = last else { return Ok(()) };
         self.on_producer("publish", |producer| producer.flush(deadline))?;
         crash_point("kafka-flushed");
-        let entry = Entry::Published(Marker {
+        let marker = Marker {
             origin: self.run.origin.clone(),
             generation: part.generation,
+            run: part.run.clone(),
             mark: part.mark(chunks),
-        });
-        self.mark(self.lane, &entry, deadline)?;
+        };
+        self.mark(self.lane, &Entry::Published(marker), deadline)?;
         crash_point("kafka-marked");
         self.commit(deadline)?;
+        self.known = Some(part.mark(chunks));
         crash_point("kafka-committed");
         Ok(())
     }
@@ -324,10 +353,10 @@ fn trouble(producer: &Producer, doing: &str, error: &KafkaError) -> Trouble {
         ))
         .with_source(explained);
     }
-    if code_of(error).is_some_and(is_final) {
-        Trouble::Final(explained)
-    } else {
-        Trouble::There(explained)
+    match code_of(error) {
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => Trouble::TooLarge(explained),
+        Some(code) if is_final(code) => Trouble::Final(explained),
+        _ => Trouble::There(explained),
     }
 }
 

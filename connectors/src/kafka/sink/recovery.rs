@@ -58,6 +58,8 @@ impl Party {
             id: format!("isochrone.{job}.{sink}.{origin}.{lane}"),
             run: self.run.clone(),
             producer: None,
+            known: None,
+            batch_max: None,
         }
     }
 
@@ -87,6 +89,7 @@ impl Party {
 impl Fenced {
     pub(super) fn recover(mut self, start: &Start) -> Result<Recovered> {
         let mut deadline = Deadline::after(PATIENCE);
+        self.fence_owed(&start.pending, &deadline)?;
         // IMPORTANT: marks are final only now that every lane has been fenced.
         let mut view = match self.lanes.as_mut_slice() {
             [_] => self.party.progress.read_to(&self.nonce, Seen::Committed)?,
@@ -116,8 +119,20 @@ impl Fenced {
         crash_point("kafka-turned");
         changes.apply(&mut view);
         let lines = self.publish_pending(&start.pending, &view)?;
-        let history = History { home: self.home, turn: view.turn.map(|turn| turn.history) };
+        let published = view.published_with(&start.pending);
+        let turn = view.turn.map(|turn| turn.history);
+        let run = self.party.run.run.clone();
+        let history = History { home: self.home, turn, run, published };
         Ok(Recovered { first: self.lanes.swap_remove(0), lines, history })
+    }
+
+    /// Lanes that output is owed on are fenced too, whatever the topic says of them.
+    fn fence_owed(&mut self, pending: &[KafkaEffect], deadline: &Deadline) -> Result<()> {
+        let owed = pending.iter().map(|effect| effect.lane + 1).max().unwrap_or(0);
+        let known = self.lanes.len();
+        let first = u32::try_from(known).unwrap_or(u32::MAX);
+        self.lanes.extend((first..owed).map(|lane| self.party.publisher(lane)));
+        at_once(&mut self.lanes[known..], |lane| lane.ready(deadline))
     }
 
     /// Says that this job publishes for the sink, with so many lanes, unless that is said already.
@@ -170,10 +185,8 @@ impl Fenced {
                 owed.entry(effect.lane).or_default().push(effect);
             }
         }
-        let most = owed.keys().last().map_or(0, |lane| lane + 1);
-        let known = u32::try_from(self.lanes.len()).unwrap_or(u32::MAX);
-        self.lanes.extend((known..most).map(|lane| self.party.publisher(lane)));
         at_once(&mut self.lanes, |lane| {
+            lane.known = view.published(lane.lane);
             let parts = owed.get(&lane.lane).map(Vec::as_slice).unwrap_or_default();
             lane.publish_after(parts, view.published(lane.lane), PATIENCE)
         })?;

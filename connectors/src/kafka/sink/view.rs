@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::Mark;
+use super::effect::{KafkaEffect, Mark};
 use super::history::History;
 
 /// How far a lane has published: written in the same transaction as what it speaks of.
@@ -15,6 +15,9 @@ pub(super) struct Marker {
     pub(super) origin: String,
     /// The run that wrote the output; another may have published it.
     pub(super) generation: u64,
+    /// The same, told from every other: also from one of the same number on a copy of the store.
+    #[serde(default)]
+    pub(super) run: String,
     pub(super) mark: Mark,
 }
 
@@ -93,6 +96,17 @@ impl View {
         self.markers.get(&lane).map(|marker| marker.mark)
     }
 
+    /// How far each lane has published once this has been too.
+    pub(super) fn published_with(&self, owed: &[KafkaEffect]) -> Vec<(u32, Mark)> {
+        let mut all: BTreeMap<u32, Mark> = BTreeMap::new();
+        let marked = self.markers.iter().map(|(lane, marker)| (*lane, marker.mark));
+        for (lane, mark) in marked.chain(owed.iter().map(|effect| (effect.lane, effect.end()))) {
+            let furthest = all.entry(lane).or_default();
+            *furthest = mark.max(*furthest);
+        }
+        all.into_iter().collect()
+    }
+
     /// The last place that any lane has published up to, in any history.
     pub(super) fn furthest(&self) -> Mark {
         let marks = self.markers.values().map(|marker| marker.mark);
@@ -128,7 +142,7 @@ pub(super) mod tests {
 
     pub(in crate::kafka::sink) fn marker(epoch: u64, generation: u64) -> Marker {
         let mark = Mark { epoch, worker: 0, chunks: 1 };
-        Marker { origin: "mine".to_owned(), generation, mark }
+        Marker { origin: "mine".to_owned(), generation, run: format!("run {generation}"), mark }
     }
 
     pub(in crate::kafka::sink) fn view(

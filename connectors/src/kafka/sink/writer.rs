@@ -12,7 +12,7 @@ use isochrone_engine::connector::{Kept, Prepare, Readiness, SinkContext, Writer}
 use isochrone_engine::ids::Epoch;
 use isochrone_engine::{Error, Result};
 
-use super::effect::{Chunk, KafkaEffect};
+use super::effect::{Chunk, KafkaEffect, Mark};
 use super::encode::Encoder;
 use super::record::MAGIC;
 use crate::crash_point;
@@ -33,6 +33,8 @@ pub(super) struct PartWriter<T> {
     keeper: Keeper,
     /// What the keeper had no room for.
     stuck: Option<Job>,
+    /// The end of what was prepared last.
+    last: Option<Mark>,
 }
 
 /// A piece of the epoch that is being written.
@@ -100,6 +102,7 @@ impl<T> PartWriter<T> {
             pieces: Vec::new(),
             keeper: Keeper::start(context.clone())?,
             stuck: None,
+            last: None,
         })
     }
 
@@ -168,6 +171,19 @@ impl<T: 'static> Writer<T, KafkaEffect> for PartWriter<T> {
             pieces.push(Piece::Here { bytes, records: std::mem::take(&mut self.records) });
         }
         let (context, topic) = (self.context.clone(), self.encoder.topic.clone());
+        let mut effect = KafkaEffect {
+            topic,
+            lane: context.run.process,
+            generation: context.generation.0,
+            run: context.run.run.clone(),
+            epoch: epoch.0,
+            worker: context.worker.0,
+            chunks: Vec::new(),
+            after: self.last,
+        };
+        if !pieces.is_empty() {
+            self.last = Some(effect.mark(pieces.len()));
+        }
         Ok(Box::new(move || {
             for piece in &mut pieces {
                 make_durable(piece, epoch, &context)?;
@@ -177,15 +193,8 @@ impl<T: 'static> Writer<T, KafkaEffect> for PartWriter<T> {
                 Piece::Durable(chunk) => Some(chunk.clone()),
                 _ => None,
             });
-            let effect = KafkaEffect {
-                topic: topic.clone(),
-                lane: context.run.process,
-                generation: context.generation.0,
-                epoch: epoch.0,
-                worker: context.worker.0,
-                chunks: chunks.collect(),
-            };
-            Ok(Some(effect).filter(|effect| !effect.chunks.is_empty()))
+            effect.chunks = chunks.collect();
+            Ok(Some(effect.clone()).filter(|effect| !effect.chunks.is_empty()))
         }))
     }
 }

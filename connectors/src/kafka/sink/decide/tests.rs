@@ -11,7 +11,14 @@ fn start(from: Option<u64>, history: Option<&str>, pending: &[KafkaEffect]) -> S
 }
 
 fn of(topic: &str, id: &str, turn: Option<&str>) -> History {
-    History { home: home(topic, id), turn: turn.map(str::to_owned) }
+    let turn = turn.map(str::to_owned);
+    History { home: home(topic, id), turn, run: "run 3".to_owned(), published: Vec::new() }
+}
+
+/// The same of a checkpoint whose run began when lanes had published so far.
+fn after(start: Start, published: &[(u32, Mark)]) -> Start {
+    let history = start.history.map(|history| History { published: published.to_vec(), ..history });
+    Start { history, ..start }
 }
 
 fn decided(start: &Start, view: &View, accept_duplicates: bool) -> Result<Changes, String> {
@@ -75,7 +82,7 @@ fn a_history_that_does_not_fit_is_refused() {
         (Some(7), &pending, &lost, "may have been deleted"),
         (Some(7), &pending, &ahead, "lane 0 has published up to epoch 7"),
         (None, &[], &ahead, "would go on from the beginning"),
-        (Some(7), &pending, &forked, "as run 2 wrote it"),
+        (Some(7), &pending, &forked, "what another run has written"),
     ];
     for (from, pending, view, what) in cases {
         let text = refusal(from, pending, view).expect(what);
@@ -100,8 +107,10 @@ fn turned() -> View {
 #[test]
 fn a_turn_is_for_once() {
     let mut view = turned();
-    let same = |from, pending: &[KafkaEffect]| start(from, Some("fresh"), pending);
-    let own = |epoch| KafkaEffect { generation: 3, ..effect(epoch, 0, 1) };
+    let same = |from, pending: &[KafkaEffect]| {
+        after(start(from, Some("fresh"), pending), &[(1, marker(4, 1).mark)])
+    };
+    let own = |epoch| KafkaEffect { generation: 3, run: "run 3".to_owned(), ..effect(epoch, 0, 1) };
     assert_eq!(decided(&same(Some(7), &[own(6)]), &view, false), Ok(Changes::default()));
     assert_eq!(decided(&same(Some(8), &[own(7)]), &view, true), Ok(Changes::default()));
     refused(&same(Some(6), &[]), &view, "lane 0 has published up to epoch 6");
@@ -163,7 +172,8 @@ fn a_sink_that_comes_back_is_refused_until_somebody_says_which_it_is() {
     assert_eq!(view.published(0), Some(Mark::default()));
     // Killed before its first checkpoint, and after it.
     assert_eq!(decided(&back, &view, false), Ok(Changes::default()));
-    assert_eq!(decided(&start(Some(21), Some("fresh"), &[]), &view, false), Ok(Changes::default()));
+    let next = after(start(Some(21), Some("fresh"), &[]), &[(0, Mark::default())]);
+    assert_eq!(decided(&next, &view, false), Ok(Changes::default()));
     // One that never published is nobody's concern.
     let unused = Start { is_new: true, ..start(Some(20), None, &[]) };
     assert_eq!(decided(&unused, &View::default(), false), Ok(Changes::default()));
@@ -194,21 +204,110 @@ fn what_was_owed_while_another_topic_kept_the_progress_is_published_by_choice_on
             then.markers.insert(0, marker(20, 1));
             assert_eq!(decided(&owes, &then, false), Ok(Changes::default()));
         }
-        // Nothing owed is nothing doubled, unless the checkpoint is older than what is here.
+        // What owes nothing may be older than what was published there.
         let owes_nothing =
             |from| Start { history: Some(other.clone()), ..start(Some(from), None, &[]) };
-        let changes = decided(&owes_nothing(21), &view, false).expect("it fits");
+        refused(&owes_nothing(21), &view, "whether checkpoint 21 is older");
+        refused(&owes_nothing(21), &View::default(), "nothing is there twice");
+        let changes = decided(&owes_nothing(21), &view, true).expect("it is accepted");
+        assert_eq!(changes.back, BTreeMap::new());
         assert_eq!(changes.turn.expect("a history begins").before, Some(other.clone()));
-        refused(&owes_nothing(10), &view, "not of the history");
     }
     // A broker that gives no ids is believed by name.
     let unnamed = Start {
-        history: Some(of("risk.progress", "", None)),
+        history: Some(History { run: "run 1".to_owned(), ..of("risk.progress", "", None) }),
         ..start(Some(11), None, &[effect(10, 0, 1)])
     };
     assert_eq!(decided(&unnamed, &view, false), Ok(Changes::default()));
     view.turn = decided(&start(Some(5), None, &[]), &view, true).expect("it is accepted").turn;
     refused(&unnamed, &view, "not of the history");
+}
+
+/// A checkpoint of run 3, which began when lane 0 had published up to epoch 5 and lane 1 nothing.
+fn known(from: u64, pending: &[KafkaEffect]) -> Start {
+    let history = Some(of("risk.progress", "id", None));
+    after(Start { history, ..start(Some(from), None, pending) }, &[(0, marker(5, 2).mark)])
+}
+
+fn of_run(run: u64, effect: KafkaEffect) -> KafkaEffect {
+    KafkaEffect { generation: run, run: format!("run {run}"), ..effect }
+}
+
+/// A run on a copy of the store takes the same job, origin and numbers.
+#[test]
+fn marks_of_a_run_on_a_copy_of_the_store_are_told_from_own_ones() {
+    let mine = |markers: &[(u32, Marker)]| view(vec![claim("mine", 2)], markers.to_vec());
+    let owed = [of_run(3, effect(7, 0, 2))];
+    // As it was when the run began, and as that run has written it.
+    for fits in [marker(5, 2), marker(6, 3), marker(7, 3)] {
+        assert_eq!(decided(&known(8, &owed), &mine(&[(0, fits)]), false), Ok(Changes::default()));
+    }
+    let twin = "what another run has written";
+    for number in [2, 3, 4] {
+        let of_a_copy = |epoch| Marker { run: "of a copy".to_owned(), ..marker(epoch, number) };
+        for (lane, epoch) in [(0, 6), (0, 7), (1, 4), (1, 7)] {
+            let before = (0, marker(5, 2));
+            let view = mine(&[before, (lane, of_a_copy(epoch))]);
+            refused(&known(8, &owed), &view, twin);
+            refused(&known(8, &[]), &view, twin);
+            decided(&known(8, &owed), &view, true).expect("it is accepted");
+        }
+    }
+}
+
+#[test]
+fn marks_that_are_gone_are_missed() {
+    let mine = |markers: &[(u32, Marker)]| view(vec![claim("mine", 2)], markers.to_vec());
+    for (fewer, found) in [(mine(&[]), "says nothing"), (mine(&[(0, marker(4, 2))]), "epoch 4")] {
+        refused(&known(8, &[]), &fewer, "has published up to epoch 5");
+        refused(&known(8, &[]), &fewer, found);
+        decided(&known(8, &[]), &fewer, true).expect("it is accepted");
+    }
+    // Written by the run since it began.
+    let first = of_run(3, effect(6, 0, 1));
+    let second = KafkaEffect { after: Some(first.end()), ..of_run(3, effect(7, 0, 1)) };
+    let as_it_began = mine(&[(0, marker(5, 2))]);
+    let both = known(8, &[first, second.clone()]);
+    assert_eq!(decided(&both, &as_it_began, false), Ok(Changes::default()));
+    refused(&known(8, &[second.clone()]), &as_it_began, "has published up to epoch 6");
+    let published = mine(&[(0, marker(6, 3))]);
+    assert_eq!(decided(&known(8, &[second]), &published, false), Ok(Changes::default()));
+}
+
+/// In the midst of a run, after a doubt.
+#[test]
+fn a_lane_goes_on_from_marks_that_are_as_they_were_or_its_own() {
+    let parts = [of_run(3, effect(7, 0, 2)), of_run(3, effect(8, 0, 1))];
+    let verdict = |known: Option<Mark>, marker: Option<Marker>| {
+        let lane = Lane { own: "mine", parts: &parts, known, marker: marker.as_ref() };
+        check_lane("sink `out`", "risk.progress", &lane).map_err(|error| error.to_string())
+    };
+    let [five, six] = [marker(5, 2), marker(6, 3)];
+    for (known, found) in [
+        (None, None),
+        (None, Some(marker(7, 3))),
+        (Some(five.mark), Some(five.clone())),
+        (Some(six.mark), Some(six.clone())),
+        (Some(six.mark), Some(marker(8, 3))),
+    ] {
+        assert_eq!(verdict(known, found.clone()), Ok(()), "{known:?} {found:?}");
+    }
+    let foreign = Marker { origin: "other".to_owned(), ..five.clone() };
+    let copied =
+        |epoch, generation| Marker { run: "of a copy".to_owned(), ..marker(epoch, generation) };
+    for (known, found, what) in [
+        (Some(five.mark), Some(foreign), "another job"),
+        (None, Some(marker(9, 3)), "another run"),
+        (None, Some(copied(5, 2)), "another run"),
+        (Some(five.mark), Some(copied(6, 2)), "another run"),
+        (Some(five.mark), Some(copied(7, 3)), "another run"),
+        (Some(six.mark), Some(copied(7, 4)), "another run"),
+        (Some(six.mark), Some(five), "has lost records"),
+        (Some(six.mark), None, "has lost records"),
+    ] {
+        let said = verdict(known, found.clone()).expect_err(what);
+        assert!(said.contains(what), "{known:?} {found:?}: {said}");
+    }
 }
 
 /// What is told at once is told whole: the turn, and each lane that goes back with it.
