@@ -17,6 +17,7 @@
 #[expect(dead_code, reason = "the example's own entrance is not used here")]
 mod account_risk;
 mod brokers;
+mod copies;
 mod crash;
 mod direct;
 #[path = "../../examples/ends/mod.rs"]
