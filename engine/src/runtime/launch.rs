@@ -11,7 +11,7 @@ use isochrone_persistence::store::probe;
 use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::conductor::Call;
-use super::lead::Company;
+use super::lead::{Company, failed_to};
 use super::pace::Free;
 use super::ready::Ready;
 use crate::args::{Placement, RunArgs};
@@ -23,6 +23,7 @@ use crate::cluster::{
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::summary::Summary;
+use crate::threads;
 
 /// How long a second signal waits to hear what the job is waiting for.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
@@ -38,11 +39,19 @@ where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
     if let Some(assignment) = Assignment::from_env()? {
-        end_child(run_child(&job, &args, &assignment, build), &assignment)
+        let run = || run_child(&job, &args, &assignment, build);
+        end_child(threads::guard("this process", run).and_then(|end| end), &assignment)
     }
+    threads::guard("this process", || run_here(&job, &args, build)).and_then(|end| end)
+}
+
+fn run_here<F>(job: &Job, args: &RunArgs, build: Arc<F>) -> Result<Summary>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
     match args.placement()? {
         Placement::Alone => {
-            let ready = Ready::new(&job, &args, &*build)?;
+            let ready = Ready::new(job, args, &*build)?;
             let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             ready.check_drops()?;
@@ -51,9 +60,9 @@ where
             }
             ready.run_alone(args.workers, Arc::new(Free), build)
         }
-        Placement::Supervisor { processes } => supervise_children(&job, &args, processes, &*build),
+        Placement::Supervisor { processes } => supervise_children(job, args, processes, &*build),
         Placement::Hosted { process, hosts, secret } => {
-            let ready = Ready::new(&job, &args, &*build)?;
+            let ready = Ready::new(job, args, &*build)?;
             let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             if process == 0 {
@@ -63,7 +72,7 @@ where
             let seat =
                 Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
-            let me = member(&ready, &args, process, processes, secret);
+            let me = member(&ready, args, process, processes, secret);
             run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_default())
         }
     }
@@ -229,7 +238,7 @@ fn tell(event: &SupervisorEvent, quiet: bool) {
 /// takes a checkpoint.
 fn hear_signals(calls: Sender<Call>, quiet: bool) -> Result<()> {
     let signals = Signals::install()?;
-    super::process::spawn("isochrone-hearing", move || {
+    threads::spawn("isochrone-hearing", failed_to(calls.clone()), move || {
         for signal in signals.receiver() {
             match signal {
                 Signal::Stop => drop(calls.send(Call::Stop)),
@@ -295,7 +304,7 @@ fn ask_for_checkpoint(calls: &Sender<Call>, quiet: bool) {
     if quiet {
         return;
     }
-    if let Err(error) = super::process::spawn("isochrone-answer", tell) {
+    if let Err(error) = threads::spawn("isochrone-answer", threads::note, tell) {
         tracing::debug!(%error, "nobody waits for the checkpoint that was asked for");
     }
 }

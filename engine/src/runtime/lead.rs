@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
@@ -11,7 +12,7 @@ use isochrone_persistence::{Error, Result};
 use super::committing::Committers;
 use super::conductor::{Call, Conductor, Orders};
 use super::merge::{Bench, Merger};
-use super::message::Order;
+use super::message::{Order, Report};
 use super::pace::Pace;
 use super::process::{Membership, Process};
 use super::ready::{Ready, protocol_plan, restore_report, splits_of};
@@ -26,6 +27,7 @@ use crate::dataflow::builders;
 use crate::flow::Flow;
 use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary, Written};
+use crate::threads;
 
 /// How long all processes together may take to find each other.
 pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -161,6 +163,8 @@ impl Ready {
             clock: self.clock.clone(),
             retain: self.retain,
             workers: total,
+            workers_each: membership.workers,
+            ending: Default::default(),
             owes: false,
             timeout,
             permit: None,
@@ -211,7 +215,8 @@ impl Ready {
             return Ok(Bench::Here(merger));
         }
         let calls = self.calls.0.clone();
-        Bench::thread(merger, Arc::new(move |merged| drop(calls.send(Call::Merged(merged)))))
+        let done = Arc::new(move |merged| drop(calls.send(Call::Merged(merged))));
+        Bench::thread(merger, failed_to(self.calls.0.clone()), done)
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
@@ -297,8 +302,9 @@ impl Ready {
 /// Passes on what the other processes say, on a thread that ends with their links.
 fn listen_to(
     events: crossbeam_channel::Receiver<LinkEvent>,
-    calls: crossbeam_channel::Sender<Call>,
+    calls: Sender<Call>,
 ) -> Result<()> {
+    let on_panic = failed_to(calls.clone());
     let pass_on = move || {
         for event in events {
             let call = match event {
@@ -316,7 +322,13 @@ fn listen_to(
             }
         }
     };
-    super::process::spawn("isochrone-listener", pass_on).map(drop)
+    threads::spawn("isochrone-listener", on_panic, pass_on).map(drop)
+}
+
+/// Makes an error of a thread the end of the run.
+pub(super) fn failed_to(calls: Sender<Call>) -> impl Fn(Error) + Send + Sync + 'static {
+    // A coordinator that has left does not listen any more.
+    move |error| drop(calls.send(Call::Report(Report::Failed((&error).into()))))
 }
 
 /// Says what was given up, whoever listens.
