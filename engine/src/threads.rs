@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread::{Builder, JoinHandle};
+use std::thread::{self, JoinHandle};
 
 use crate::{Error, Result};
 
@@ -13,7 +13,7 @@ pub(crate) fn spawn<T: Send + 'static>(
     on_panic: impl FnOnce(Error) + Send + 'static,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<Option<T>>> {
-    start(Builder::new(), name, on_panic, work)
+    start(thread::Builder::new(), name, on_panic, work)
 }
 
 /// The same with a stack of its own size, for threads of which there may be many.
@@ -23,11 +23,11 @@ pub(crate) fn spawn_small<T: Send + 'static>(
     on_panic: impl FnOnce(Error) + Send + 'static,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<Option<T>>> {
-    start(Builder::new().stack_size(stack_bytes), name, on_panic, work)
+    start(thread::Builder::new().stack_size(stack_bytes), name, on_panic, work)
 }
 
 fn start<T: Send + 'static>(
-    builder: Builder,
+    builder: thread::Builder,
     name: &str,
     on_panic: impl FnOnce(Error) + Send + 'static,
     work: impl FnOnce() -> T + Send + 'static,

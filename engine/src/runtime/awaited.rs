@@ -51,7 +51,10 @@ impl Conductor {
     fn output_awaited(&self, output: &Output) -> String {
         let Output { epoch, age_ms, missing } = output;
         let who = self.who_commits(missing);
-        format!("the output of checkpoint {epoch} to become visible, for {}: {who}", seconds(*age_ms))
+        format!(
+            "the output of checkpoint {epoch} to become visible, for {}: {who}",
+            seconds(*age_ms)
+        )
     }
 
     /// Sinks and processes whose output is not visible, and what they are doing.

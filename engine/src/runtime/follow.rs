@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use isochrone_persistence::{Error, Result};
+use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::control::Control;
 use super::lead::GATHER_TIMEOUT;
@@ -61,12 +61,7 @@ impl Ready {
         };
         let committers = membership.committers(&self.plan)?;
         let upward = link.clone();
-        let reporter = Arc::new(move |report| {
-            if let Err(error) = upward.send(&Upward::Report(report).encode()) {
-                // The loss of the link is an event of its own and ends the run.
-                tracing::debug!(%error, "a report was not sent");
-            }
-        });
+        let reporter = Arc::new(move |report| report_to(&upward, report));
         let report = reporter.clone();
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let party =
@@ -76,6 +71,23 @@ impl Ready {
         process.start_workers(&membership, restored, allocators, others, build)?;
         obey(&received, &process, me.process as usize, &*report);
         process.end(false)
+    }
+}
+
+/// Tells process 0. How far a process is may be told later; nothing else is lost while the link lasts,
+/// and its loss is an event of its own, which ends the run.
+fn report_to(link: &Link, report: Report) {
+    let may_wait = !matches!(report, Report::Progress(_));
+    let bytes = Upward::Report(report).encode();
+    let told = if may_wait { link.deliver(&bytes) } else { link.send(&bytes) };
+    match told {
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            let failure = Upward::Report(Report::Failed((&error).into()));
+            let told = link.deliver(&failure.encode());
+            tracing::debug!(%error, ?told, "a report was too long");
+        }
+        Err(error) => tracing::debug!(%error, "a report was not sent"),
+        Ok(()) => {}
     }
 }
 

@@ -148,7 +148,7 @@ where
     let ready = Ready::new(job, args, &*build)?;
     // The supervisor hears the signals that a terminal sends to all of its processes.
     let _ignored = Signals::install()?;
-    hear_supervisor(ready.calls.0.clone(), args.quiet || process > 0)?;
+    hear_supervisor(ready.calls.0.clone(), process, args.quiet)?;
     hush();
     let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
     let me = member(&ready, args, process, processes, secret);
@@ -283,11 +283,18 @@ fn hush() {
     });
 }
 
-fn hear_supervisor(calls: Sender<Call>, quiet: bool) -> Result<()> {
+fn hear_supervisor(calls: Sender<Call>, process: u32, quiet: bool) -> Result<()> {
+    let end = || std::process::exit(ErrorKind::Unavailable.exit_code().into());
     orders::watch_stdin(move |order| match order {
         Order::Stop => drop(calls.send(Call::Stop)),
-        Order::Checkpoint => ask_for_checkpoint(&calls, quiet),
-        Order::Orphaned => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
+        Order::Checkpoint => ask_for_checkpoint(&calls, quiet || process > 0),
+        Order::Kill if process == 0 => {
+            leave(&awaited(&calls));
+            end()
+        }
+        // It goes with process 0, which may be about to say what the job waits for.
+        Order::Kill => {}
+        Order::Orphaned => end(),
     })
 }
 

@@ -75,7 +75,7 @@ impl Company {
     fn tell(links: &[Link], message: &Downward) {
         let bytes = message.encode();
         for link in links {
-            if let Err(error) = link.send(&bytes) {
+            if let Err(error) = link.deliver(&bytes) {
                 // A lost link is reported by its own event.
                 tracing::debug!(%error, process = link.process(), "an order was not sent");
             }
@@ -300,10 +300,7 @@ impl Ready {
 }
 
 /// Passes on what the other processes say, on a thread that ends with their links.
-fn listen_to(
-    events: crossbeam_channel::Receiver<LinkEvent>,
-    calls: Sender<Call>,
-) -> Result<()> {
+fn listen_to(events: crossbeam_channel::Receiver<LinkEvent>, calls: Sender<Call>) -> Result<()> {
     let on_panic = failed_to(calls.clone());
     let pass_on = move || {
         for event in events {

@@ -70,7 +70,7 @@ impl Membership {
 /// How long workers may take to leave after another process was lost.
 const LEAVE_WITHOUT_PEERS: Duration = Duration::from_secs(1);
 /// How long a thread may take to leave after another failure.
-const LEAVE: Duration = Duration::from_secs(5);
+const LEAVE: Duration = Duration::from_secs(3);
 const LEAVE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A process at work.
@@ -225,3 +225,6 @@ fn ends_within<T>(thread: &JoinHandle<T>, time: Duration) -> bool {
 fn joined<T>(what: &str, thread: JoinHandle<T>) -> Result<T> {
     thread.join().map_err(|panic| crate::dataflow::panicked(what, panic.as_ref()))
 }
+
+#[cfg(test)]
+mod tests;

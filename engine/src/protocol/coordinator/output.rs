@@ -57,7 +57,8 @@ impl Coordinator {
         let gives_up = owed.timeouts >= self.settings.failures_max.max(1);
         if gives_up {
             self.life = Life::Over;
-            let why = format!("the output of checkpoint {epoch} is not visible after {waited_ms} ms");
+            let why =
+                format!("the output of checkpoint {epoch} is not visible after {waited_ms} ms");
             let under_way = self.running.take().into_iter().flat_map(|running| running.waiting);
             actions.extend(under_way.chain(self.queue.drain()).map(|waiting| waiting.refuse(&why)));
         }

@@ -146,7 +146,10 @@ fn output_that_stays_invisible_is_told_at_each_timeout_and_ends_the_job_as_failu
     assert_eq!(job.on(Event::Stop), []);
     assert_eq!(job.tick(1099, 3), []);
     let output = job.0.status().output.unwrap();
-    assert_eq!((output.epoch, output.age_ms, output.missing), (Epoch(11), 999, vec![part(SINK, 1)]));
+    assert_eq!(
+        (output.epoch, output.age_ms, output.missing),
+        (Epoch(11), 999, vec![part(SINK, 1)])
+    );
     // From the first tick after the manifest of 12: until then nobody listened.
     let told: Vec<_> = (1..=3).map(|n| job.tick(1099 + n * 1000, 3)).collect();
     assert_eq!(told[0], [overdue(11, 1999, &[1], false)]);
