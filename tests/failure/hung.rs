@@ -217,6 +217,62 @@ fn whoever_asks_a_job_to_end_is_told_which_sink_it_waits_for() {
     }
 }
 
+/// A store of which the puts of data do not return.
+struct Stuck(MemoryStore);
+
+impl Store for Stuck {
+    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
+        self.0.get(name)
+    }
+    fn get_range(&self, name: &str, range: std::ops::Range<u64>) -> Result<Option<Vec<u8>>> {
+        self.0.get_range(name, range)
+    }
+    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
+        if name.contains("/d/") {
+            wait::pause(Duration::from_secs(600));
+        }
+        self.0.put(name, bytes)
+    }
+    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
+        self.0.put_if_absent(name, bytes)
+    }
+    fn list(&self, prefix: &str) -> Result<Vec<String>> {
+        self.0.list(prefix)
+    }
+    fn delete(&self, name: &str) -> Result<()> {
+        self.0.delete(name)
+    }
+    fn describe(&self) -> String {
+        "a store that is stuck".to_owned()
+    }
+}
+
+/// The end of a run that had failed once waited for the very thread that had made it fail.
+#[test]
+fn a_store_or_a_closure_that_never_returns_fails_checkpoints_and_then_the_job_ends() {
+    for (closure_hangs, missing) in [(false, "`counts` on worker 0"), (true, "`out` on worker 0")] {
+        let checkpoint = Checkpoint::store(Stuck(MemoryStore::new())).failures_max(2);
+        let checkpoint = checkpoint.every(Duration::from_millis(20));
+        let job = Job::new("stuck").checkpoint(checkpoint.timeout(Duration::from_millis(300)));
+        let end = job.run(quiet(1), move |flow| {
+            let counts =
+                flow.source("numbers", endless()).key_by(|number| number % 10).count("counts");
+            let hang = move |_: &(u64, u64)| {
+                if closure_hangs {
+                    wait::pause(Duration::from_secs(600));
+                }
+            };
+            counts.inspect(hang).sink("out", Callback::new(|_: &(u64, u64)| ()));
+            Ok(())
+        });
+        let error = end.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
+        for part in ["2 checkpoints in a row failed", "timed out after", missing] {
+            assert!(error.to_string().contains(part), "{error:?}");
+        }
+    }
+}
+
 /// Longer than the interval, shorter than the time-out, and one time-out would be one too many.
 #[test]
 fn a_commit_that_is_merely_slow_is_waited_for() {

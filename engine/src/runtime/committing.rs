@@ -76,8 +76,9 @@ impl Committing {
             }
             if !due.is_empty() {
                 self.commits.note(Some((operator, epoch, self.clock.monotonic_ms())));
-                committer.commit(&due)?;
+                let committed = committer.commit(&due);
                 self.commits.note(None);
+                committed?;
             }
         }
         for &part in &self.sinks {
