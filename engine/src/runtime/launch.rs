@@ -52,7 +52,7 @@ where
     match args.placement()? {
         Placement::Alone => {
             let ready = Ready::new(job, args, &*build)?;
-            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let hear = || hear_signals(ready.calls.0.clone(), 0, args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             ready.check_drops()?;
             if let Some(summary) = begin(&ready)? {
@@ -63,7 +63,7 @@ where
         Placement::Supervisor { processes } => supervise_children(job, args, processes, &*build),
         Placement::Hosted { process, hosts, secret } => {
             let ready = Ready::new(job, args, &*build)?;
-            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let hear = || hear_signals(ready.calls.0.clone(), process, args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             if process == 0 {
                 ready.check_drops()?;
@@ -236,7 +236,7 @@ fn tell(event: &SupervisorEvent, quiet: bool) {
 
 /// SIGTERM drains; a second one ends the process at once, saying what it was waiting for; SIGUSR1
 /// takes a checkpoint.
-fn hear_signals(calls: Sender<Call>, quiet: bool) -> Result<()> {
+fn hear_signals(calls: Sender<Call>, process: u32, quiet: bool) -> Result<()> {
     let signals = Signals::install()?;
     threads::spawn("isochrone-hearing", failed_to(calls.clone()), move || {
         for signal in signals.receiver() {
@@ -244,10 +244,13 @@ fn hear_signals(calls: Sender<Call>, quiet: bool) -> Result<()> {
                 Signal::Stop => drop(calls.send(Call::Stop)),
                 Signal::Checkpoint => ask_for_checkpoint(&calls, quiet),
                 Signal::Kill => {
+                    let awaited = match process {
+                        0 => awaited(&calls),
+                        _ => "process 0, which says when the run is over".to_owned(),
+                    };
                     eprintln!(
-                        "ended at once on request while waiting for {}; the next run starts from the \
-                         last checkpoint",
-                        awaited(&calls)
+                        "ended at once on request while waiting for {awaited}; the next run starts \
+                         from the last checkpoint"
                     );
                     std::process::exit(ErrorKind::Unavailable.exit_code().into())
                 }
