@@ -158,3 +158,48 @@ fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use isochrone_persistence::ids::{Epoch, JobName, Worker};
+
+    use super::*;
+    use crate::cluster::{Fingerprint, Hub, MESSAGE_BYTES_MAX, Secret};
+    use crate::protocol::Part;
+    use crate::threads;
+
+    fn member(process: u32) -> Member {
+        Member {
+            job: JobName::new("job").unwrap(),
+            fingerprint: Fingerprint::of(b"settings"),
+            process,
+            processes: 2,
+            workers: 1,
+            secret: Secret::new("a secret for tests").unwrap(),
+            heartbeat_timeout: GATHER_TIMEOUT,
+        }
+    }
+
+    /// It was dropped once, and with it the checkpoint, time after time, without a reason.
+    #[test]
+    fn a_report_that_does_not_fit_is_told_as_a_failure() {
+        let hub = Hub::bind("127.0.0.1:0").unwrap();
+        let (address, (unheard, _)) = (hub.address(), crossbeam_channel::unbounded());
+        let join = move || Link::join(address, &member(1), GATHER_TIMEOUT, &unheard).unwrap();
+        let joining = threads::spawn("isochrone-test", threads::note, join).unwrap();
+        let (events, heard) = crossbeam_channel::unbounded();
+        let links = hub.gather(&member(0), GATHER_TIMEOUT, &events).unwrap();
+        let link = joining.join().unwrap().unwrap();
+        let (part, reason) =
+            (Part { operator: 0, worker: Worker(1) }, "x".repeat(MESSAGE_BYTES_MAX));
+        report_to(&link, Report::PartFailed { part, epoch: Epoch(1), reason });
+        let Ok(LinkEvent::Frame { bytes, .. }) = heard.recv() else { panic!() };
+        let Upward::Report(Report::Failed(failure)) = Upward::decode(&bytes).unwrap() else {
+            panic!()
+        };
+        let error = Error::from(failure);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().starts_with("a message of 16777"), "{error}");
+        drop((link, links));
+    }
+}

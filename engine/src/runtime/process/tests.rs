@@ -84,10 +84,6 @@ impl Lab {
     fn commit(&self, epoch: u64) {
         self.process.orders()(&Order::Commit { epoch: Epoch(epoch) });
     }
-
-    fn calls(&self) -> Vec<Value> {
-        self.calls.lock().unwrap().clone()
-    }
 }
 
 #[test]
