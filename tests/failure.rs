@@ -4,10 +4,14 @@
 
 mod support;
 
+#[path = "failure/hung.rs"]
+mod hung;
 #[path = "failure/outage.rs"]
 mod outage;
+#[path = "failure/panics.rs"]
+mod panics;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;

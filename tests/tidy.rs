@@ -59,6 +59,16 @@ const MAY_KNOW: &[Rule] = &[
         why: "time is handed in, so that a test can move it",
     },
     Rule {
+        within: &["engine/src"],
+        words: &["thread::Builder", "thread::spawn"],
+        except: &[
+            "engine/src/threads.rs",
+            // Kills the process.
+            "engine/src/testing/crash.rs",
+        ],
+        why: "a thread that panics must tell somebody, so all are started in one place",
+    },
+    Rule {
         within: PURE,
         words: &[
             "timely",

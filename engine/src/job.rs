@@ -95,14 +95,16 @@ impl Checkpoint {
         self
     }
 
-    /// A checkpoint that takes longer is dropped. Without this, a minute.
+    /// A checkpoint that takes longer is dropped; output of a checkpoint that takes longer to become
+    /// visible is warned of. Without this, a minute.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// So many dropped in a row end the job. Without this, three.
+    /// So many dropped in a row end the job, and so does output that is not visible after so many
+    /// [timeouts](Checkpoint::timeout). Without this, three.
     #[must_use]
     pub fn failures_max(mut self, failures: u32) -> Self {
         self.failures_max = failures;

@@ -20,6 +20,7 @@ mod stream;
 mod summary;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod threads;
 pub mod time;
 mod watermark;
 

@@ -204,6 +204,42 @@ fn a_second_stop_ends_all_at_once() {
     assert!(starts(&events)[0].iter().all(|id| !is_alive(*id)));
 }
 
+/// Process 0 knows what the job is waiting for.
+#[test]
+fn a_second_stop_tells_what_process_0_says_it_waits_for() {
+    let (sender, signals) = silent();
+    let says =
+        "read order; read order; test $order = kill && printf '\\036\"the tide\"\\n' >&2; exit 4";
+    let script = |process, _| [says, "exec sleep 600"][process as usize].to_owned();
+    let (result, _) = run(2, script, &signals, |event| {
+        if matches!(event, SupervisorEvent::Started { .. }) {
+            sender.send(Signal::Stop).unwrap();
+            sender.send(Signal::Kill).unwrap();
+        }
+    });
+    let text = result.unwrap_err().to_string();
+    assert!(text.starts_with("ended at once on request while waiting for the tide;"), "{text}");
+}
+
+/// It may have ended in the middle of a line, behind much else, and have left somebody behind who holds
+/// its standard error open.
+#[test]
+fn the_last_words_of_a_child_are_heard_to_the_end() {
+    let (_sender, signals) = silent();
+    let much =
+        "i=0; while test $i -lt 300; do echo $i is one of many lines of text >&2; i=$((i+1)); done";
+    for (last, heard) in [
+        ("printf '\\036\"it is broken\"\\n' >&2", "; a restart would not help: it is broken"),
+        ("printf '\\036\"it is bro' >&2", "\n\"it is bro"),
+        ("printf 'no end' >&2", "\nno end"),
+    ] {
+        let script = |_, _| format!("sleep 20 & {much}; {last}; exit 7");
+        let (result, _) = run(1, script, &signals, |_| {});
+        let text = result.unwrap_err().to_string();
+        assert!(text.ends_with(heard), "{text}");
+    }
+}
+
 #[test]
 fn a_child_that_dies_while_it_stops_is_not_started_again() {
     let (sender, signals) = silent();

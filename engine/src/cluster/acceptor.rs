@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use crate::{Error, Result};
+use crate::{Error, Result, threads};
 
 /// How long one connection may take to prove itself.
 pub(crate) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -57,6 +57,15 @@ pub(crate) fn accept_until<C: Send + 'static>(
     Ok(false)
 }
 
+/// One connection less is proving itself, however that ended.
+struct Done(Arc<AtomicUsize>);
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 fn start(
     stream: TcpStream,
     address: SocketAddr,
@@ -68,16 +77,14 @@ fn start(
         tracing::warn!(%address, "connection dropped: too many at once");
         return;
     }
-    let done = Arc::clone(busy);
-    let thread = std::thread::Builder::new().name("isochrone-greet".to_owned());
-    let started = thread.stack_size(STACK_BYTES).spawn(move || {
+    let done = Done(Arc::clone(busy));
+    let greet = move || {
+        let _done = done;
         if stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true)).is_ok() {
             greet(stream);
         }
-        done.fetch_sub(1, Ordering::Relaxed);
-    });
-    if let Err(error) = started {
-        busy.fetch_sub(1, Ordering::Relaxed);
+    };
+    if let Err(error) = threads::spawn_small("isochrone-greet", STACK_BYTES, threads::note, greet) {
         tracing::warn!(%address, %error, "connection dropped: no thread for it");
     }
 }

@@ -98,17 +98,20 @@ impl Children {
         }
     }
 
-    /// Ends all that still run, at once.
-    pub(crate) fn kill(&mut self) {
+    /// Ends all that still run, at once. Answers how those ended that had done so by themselves since
+    /// anybody looked.
+    pub(crate) fn kill(&mut self) -> Vec<Exit> {
         let mut left: Vec<_> = self.0.iter_mut().filter(|running| !running.exited).collect();
         // All are signalled before one is waited for: they share nothing that is worth an order.
         for running in &mut left {
             let _has_ended = running.child.kill();
         }
-        for running in left {
-            let _has_ended = running.child.wait();
+        let by_themselves = left.into_iter().filter_map(|running| {
+            let status = running.child.wait().ok();
             running.exited = true;
-        }
+            status.filter(|status| status.code().is_some()).map(|_| running.exit(status))
+        });
+        by_themselves.collect()
     }
 }
 
@@ -120,24 +123,15 @@ impl Drop for Children {
 
 impl Running {
     fn start(process: u32, command: &mut Command) -> Result<Running> {
-        command.stdin(Stdio::piped()).stderr(Stdio::piped());
+        let (tail, stderr) = Tail::follow()?;
+        command.stdin(Stdio::piped()).stderr(stderr);
         own_group(command);
-        let mut child = command.spawn().map_err(|error| {
+        let child = command.spawn().map_err(|error| {
             let program = command.get_program().to_string_lossy().into_owned();
             Error::invalid(format!("cannot start process {process}, program `{program}`"))
                 .with_source(error)
         })?;
-        let stderr = child.stderr.take();
-        let mut running = Running { process, child, tail: Tail::default(), exited: false };
-        match stderr.map(Tail::follow).transpose() {
-            Ok(tail) => running.tail = tail.unwrap_or_default(),
-            Err(error) => {
-                let _has_ended = running.child.kill();
-                let _has_ended = running.child.wait();
-                return Err(error);
-            }
-        }
-        Ok(running)
+        Ok(Running { process, child, tail, exited: false })
     }
 
     fn ended(&mut self) -> Option<Exit> {
@@ -151,14 +145,18 @@ impl Running {
             Err(_) => None,
         };
         self.exited = true;
+        Some(self.exit(status))
+    }
+
+    fn exit(&mut self, status: Option<ExitStatus>) -> Exit {
         let (last_lines, report) = self.tail.end();
-        Some(Exit {
+        Exit {
             process: self.process,
             code: status.and_then(|status| status.code()),
             signal: status.and_then(signal),
             last_lines,
             report,
-        })
+        }
     }
 }
 

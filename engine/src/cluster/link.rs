@@ -1,26 +1,29 @@
 //! One control connection: frames both ways, heartbeats both ways, and the news of its loss.
 
+use std::fmt;
 use std::io;
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::Duration;
-use std::{fmt, thread};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 
-use super::deadline::Deadline;
+use super::deadline::{Deadline, pause};
 use super::dial::dial_until;
 use super::handshake::{self, Purpose};
 use super::member::{Claim, Member};
 use super::{claim, frame};
-use crate::{Error, Result};
+use crate::{Error, Result, threads};
 
 /// The longest message of a link.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
 /// How much may wait to be sent before [`Link::send`] refuses.
 const QUEUE_MESSAGES_MAX: usize = 4096;
 const QUEUE_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
+/// How often who waits for room looks again.
+const ROOM_PAUSE: Duration = Duration::from_millis(1);
 /// How long closing a link waits for the other side to take the last frames.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -95,7 +98,7 @@ pub struct Link {
     closing: Option<Sender<()>>,
     ended: Receiver<()>,
     state: Arc<State>,
-    threads: Vec<thread::JoinHandle<()>>,
+    threads: Vec<JoinHandle<Option<()>>>,
 }
 
 #[derive(Debug)]
@@ -139,6 +142,27 @@ impl Link {
     /// Queues a message; never waits. Fails with `Unavailable` if the link is over or more waits to
     /// be sent than the peer can take, with `Invalid` above [`MESSAGE_BYTES_MAX`].
     pub fn send(&self, bytes: &[u8]) -> Result<()> {
+        match self.offer(bytes)? {
+            true => Ok(()),
+            false => Err(Error::unavailable(format!(
+                "process {} does not take its messages; is it stuck?",
+                self.process
+            ))),
+        }
+    }
+
+    /// Queues a message that must not be lost while the link lasts: waits for room. A peer that takes
+    /// nothing for the heartbeat timeout is lost, and ends the wait; then, and above
+    /// [`MESSAGE_BYTES_MAX`], it fails as [`Link::send`] does.
+    pub fn deliver(&self, bytes: &[u8]) -> Result<()> {
+        while !self.offer(bytes)? {
+            pause(ROOM_PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Queues a message, unless there is no room.
+    fn offer(&self, bytes: &[u8]) -> Result<bool> {
         let process = self.process;
         if bytes.len() > MESSAGE_BYTES_MAX {
             return Err(Error::invalid(format!(
@@ -151,24 +175,20 @@ impl Link {
         if self.state.over.load(Ordering::Acquire) {
             return Err(over());
         }
-        let full = || {
-            Error::unavailable(format!(
-                "process {process} does not take its messages; is it stuck?"
-            ))
-        };
         let queued = self.state.queued_bytes.fetch_add(bytes.len(), Ordering::AcqRel);
-        let sent = if queued + bytes.len() > QUEUE_BYTES_MAX {
-            Err(full())
+        let offered = if queued + bytes.len() > QUEUE_BYTES_MAX {
+            Ok(false)
         } else {
-            outbound.try_send(bytes.to_vec()).map_err(|error| match error {
-                TrySendError::Full(_) => full(),
-                TrySendError::Disconnected(_) => over(),
-            })
+            match outbound.try_send(bytes.to_vec()) {
+                Ok(()) => Ok(true),
+                Err(TrySendError::Full(_)) => Ok(false),
+                Err(TrySendError::Disconnected(_)) => Err(over()),
+            }
         };
-        if sent.is_err() {
+        if !matches!(offered, Ok(true)) {
             self.state.queued_bytes.fetch_sub(bytes.len(), Ordering::AcqRel);
         }
-        sent
+        offered
     }
 
     pub(crate) fn start(
@@ -214,9 +234,13 @@ impl Link {
             state,
             threads: Vec::new(),
         };
-        let name = |side: &str| thread::Builder::new().name(format!("isochrone-{side}-{process}"));
-        link.threads.push(name("tx").spawn(move || writer.run()).map_err(failed)?);
-        link.threads.push(name("rx").spawn(move || reader.run()).map_err(failed)?);
+        let name = |side: &str| format!("isochrone-{side}-{process}");
+        let (writer_panicked, reader_panicked) =
+            (writer.panicked().map_err(failed)?, reader.panicked());
+        let writer = threads::spawn(&name("tx"), writer_panicked, move || writer.run())?;
+        link.threads.push(writer);
+        let reader = threads::spawn(&name("rx"), reader_panicked, move || reader.run())?;
+        link.threads.push(reader);
         Ok(link)
     }
 }
@@ -246,6 +270,15 @@ struct Writer {
 }
 
 impl Writer {
+    /// What a panic of this thread means: the reader tells that the link is over.
+    fn panicked(&self) -> io::Result<impl FnOnce(Error) + Send + 'static> {
+        let (stream, state) = (self.stream.try_clone()?, Arc::clone(&self.state));
+        Ok(move |error: Error| {
+            state.write_failure.get_or_init(|| LostReason::Broken(error.to_string()));
+            let _gone = stream.shutdown(Shutdown::Both);
+        })
+    }
+
     fn run(mut self) {
         loop {
             let written = match self.queue.recv_timeout(self.interval) {
@@ -279,6 +312,18 @@ struct Reader {
 }
 
 impl Reader {
+    /// What a panic of this thread means.
+    fn panicked(&self) -> impl FnOnce(Error) + Send + 'static {
+        let (events, closed) = (self.events.clone(), self.closed.clone());
+        let state = Arc::clone(&self.state);
+        move |error| {
+            if !state.over.swap(true, Ordering::AcqRel) {
+                let (process, reason) = (state.process, LostReason::Broken(error.to_string()));
+                tell(&events, &closed, LinkEvent::Lost { process, reason });
+            }
+        }
+    }
+
     fn run(mut self) {
         let reason = loop {
             match frame::read(&mut self.stream, MESSAGE_BYTES_MAX) {

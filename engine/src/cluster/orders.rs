@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use crate::{Error, Result};
+use crate::{Result, threads};
 
 /// What a child is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +12,8 @@ pub enum Order {
     Stop,
     /// Take a checkpoint soon.
     Checkpoint,
+    /// End at once. Process 0 leaves what the job is waiting for; the others need do nothing.
+    Kill,
     /// The supervisor is gone: end at once, since a new set may start any moment. Comes last.
     Orphaned,
 }
@@ -22,14 +24,14 @@ impl Order {
         match self {
             Order::Stop => "stop\n",
             Order::Checkpoint => "checkpoint\n",
+            Order::Kill => "kill\n",
             Order::Orphaned => "",
         }
     }
 
     fn of(line: &str) -> Option<Order> {
-        [Order::Stop, Order::Checkpoint]
-            .into_iter()
-            .find(|order| order.line().trim() == line.trim())
+        let spoken = [Order::Stop, Order::Checkpoint, Order::Kill];
+        spoken.into_iter().find(|order| order.line().trim() == line.trim())
     }
 }
 
@@ -71,8 +73,5 @@ pub fn watch(
         }
         on_order(Order::Orphaned);
     };
-    let started = std::thread::Builder::new().name("isochrone-orders".to_owned()).spawn(read);
-    started.map(drop).map_err(|error| {
-        Error::unavailable("cannot start the thread that hears the supervisor").with_source(error)
-    })
+    threads::spawn("isochrone-orders", threads::note, read).map(drop)
 }

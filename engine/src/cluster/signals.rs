@@ -4,7 +4,7 @@ use crossbeam_channel::Receiver;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Handle;
 
-use crate::{Error, Result};
+use crate::{Error, Result, threads};
 
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,8 +49,7 @@ impl Signals {
                 let _nobody_listens = sender.send(meaning(number, &mut stops));
             }
         };
-        let thread = std::thread::Builder::new().name("isochrone-signals".to_owned());
-        thread.spawn(run).map_err(failed)?;
+        threads::spawn("isochrone-signals", threads::note, run)?;
         Ok(Signals { receiver, handle })
     }
 

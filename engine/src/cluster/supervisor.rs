@@ -59,7 +59,7 @@ pub enum SupervisorEvent {
 ///   restart of all; any other kind ends the supervision with an error of that kind, with the error
 ///   that the child left to be told, or else with its last lines. If several die together, the one that no restart helps decides.
 /// - The first [`Signal::Stop`] asks all to end in good order and no restart follows; the next ends
-///   them at once. [`Signal::Checkpoint`] is passed on.
+///   them at once, and the error says what process 0 was waiting for, if that can tell. [`Signal::Checkpoint`] is passed on.
 /// - When this function returns, or unwinds, no child lives.
 ///
 /// ```
@@ -162,12 +162,10 @@ fn attend(
                 children.order(Order::Stop);
             }
             Some(Signal::Stop | Signal::Kill) => {
-                let left = children.left();
-                children.kill();
+                let awaited = awaited(children);
                 return Outcome::Ended(Error::unavailable(format!(
-                    "ended at once on request while waiting for process {}; the next run starts \
-                     from the last checkpoint",
-                    left.join(", ")
+                    "ended at once on request while waiting for {awaited}; the next run starts from \
+                     the last checkpoint"
                 )));
             }
             Some(Signal::Checkpoint) => children.order(Order::Checkpoint),
@@ -184,6 +182,21 @@ fn attend(
             return Outcome::Finished;
         }
     }
+}
+
+/// Ends all at once. What they were waiting for: process 0 may say so, if it still can.
+fn awaited(children: &mut Children) -> String {
+    let left = children.left();
+    children.order(Order::Kill);
+    let patience = Deadline::after(GRACE + GRACE);
+    let mut ended = Vec::new();
+    while !ended.iter().any(|exit: &Exit| exit.process == 0) && patience.remaining().is_some() {
+        patience.pause(POLL);
+        ended.extend(children.ended());
+    }
+    ended.extend(children.kill());
+    let first = ended.into_iter().find(|exit| exit.process == 0);
+    first.and_then(|exit| exit.report).unwrap_or_else(|| format!("process {}", left.join(", ")))
 }
 
 fn failures(children: &mut Children, on_event: &mut impl FnMut(&SupervisorEvent)) -> Vec<Exit> {
@@ -207,7 +220,8 @@ fn decisive(
         grace.pause(POLL);
         failed.extend(failures(children, on_event));
     }
-    children.kill();
+    let by_themselves = children.kill();
+    failed.extend(by_themselves.into_iter().filter(|exit| !exit.is_success()));
     let fatal = failed.iter().position(|exit| !exit.kind().is_retriable());
     Some(failed.swap_remove(fatal.unwrap_or(0)))
 }

@@ -203,5 +203,9 @@ pub trait Committer<E>: Send + 'static {
 
     /// Makes the effects visible, durably. After an error, or a panic, of this nothing more is handed
     /// in during the run.
+    ///
+    /// It may wait for its target, for a time: one that has not returned after as long as a checkpoint
+    /// may take is warned of, and after so many times that as checkpoints may fail in a row the run ends
+    /// with `Unavailable`. A call that returns after that has an effect, but no other follows.
     fn commit(&mut self, effects: &[E]) -> Result<()>;
 }

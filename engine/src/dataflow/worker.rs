@@ -22,7 +22,7 @@ use crate::runtime::control::Control;
 use crate::runtime::pace::{Free, Pace};
 use crate::runtime::restored::Restored;
 use crate::time::SharedClock;
-use crate::{Error, Result};
+use crate::{Error, Result, threads};
 
 /// How long a worker without anything to do sleeps before it looks again whether the run is over.
 /// Everything else wakes it.
@@ -207,13 +207,9 @@ pub(crate) fn guarded<T>(
 
 /// What a panic said, as an error that names the place.
 pub(crate) fn panicked(place: &str, panic: &(dyn Any + Send)) -> Error {
-    let text = panic
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("a panic without text");
+    let text = threads::text_of(panic);
     if text.starts_with("timely communication error:") || text.contains("MergeQueue poisoned") {
         return Error::unavailable(format!("{place}: a peer process is gone: {text}"));
     }
-    Error::user(format!("{place} panicked: {text}"))
+    threads::panicked(place, panic)
 }

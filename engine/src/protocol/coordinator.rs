@@ -4,12 +4,14 @@
 
 use isochrone_persistence::ids::Epoch;
 
+mod output;
 mod queue;
 mod status;
 mod vocabulary;
 
+use output::Owed;
 use queue::{Queue, Waiting};
-pub use status::{Attempt, Status};
+pub use status::{Attempt, Output, Status};
 pub use vocabulary::{Action, Cause, Event, Kind, Part, Plan, Settings};
 
 /// The first interval: such a part of the others, and no shorter than this.
@@ -25,6 +27,9 @@ const FIRST_MS: u64 = 200;
 ///   to start again soon shows output.
 /// - Nothing is triggered while the output of the checkpoint before the last is not visible: a slow
 ///   target holds up checkpoints, and a manifest names the output of two epochs at most.
+/// - Output that stays invisible for as long as a checkpoint may take is [`Action::Overdue`]; so often
+///   as checkpoints may fail in a row, and the job gives up. It is measured from the commit, or from
+///   when the output before it became visible.
 /// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
 ///   of the last *published* checkpoint: nothing new would be in it. A watermark that moves by
 ///   itself is not a reason; a request always is.
@@ -61,6 +66,7 @@ pub struct Coordinator {
     published: Option<Published>,
     failures: u32,
     running: Option<Running>,
+    owed: Option<Owed>,
     queue: Queue,
     /// Per part of a source: it has ended.
     ended: Vec<(Part, bool)>,
@@ -120,6 +126,7 @@ impl Coordinator {
             published: None,
             failures: 0,
             running: None,
+            owed: None,
             queue: Queue::default(),
             stopping: false,
             life: Life::Running,
@@ -128,6 +135,7 @@ impl Coordinator {
 
     /// Takes an event and adds what is to be done, in order, to `actions`.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
+        self.forgive_silence(&event);
         match event {
             Event::Tick { now_ms, records_read } => self.on_tick(now_ms, records_read, actions),
             Event::Request { id, savepoint } => self.on_request(Waiting { id, savepoint }, actions),
@@ -147,6 +155,7 @@ impl Coordinator {
             }
             Event::Committed { part, epoch } => self.on_committed(part, epoch),
         }
+        self.note_owed();
         self.trigger_if_due(actions);
         self.finish_if_committed(actions);
     }
@@ -154,6 +163,7 @@ impl Coordinator {
     fn on_tick(&mut self, now_ms: u64, records_read: u64, actions: &mut Vec<Action>) {
         self.now_ms = self.now_ms.max(now_ms);
         self.records_read = self.records_read.max(records_read);
+        self.time_output(actions);
         let Some(running) = self.running.as_ref().filter(|r| !r.publishing) else { return };
         let age_ms = self.now_ms - running.started_ms;
         if age_ms >= self.settings.timeout_ms {
@@ -307,11 +317,6 @@ impl Coordinator {
             false => interval_ms.min(FIRST_MS.max(interval_ms / FIRST_PART)),
         });
         interval_ms.is_some_and(|due_ms| age_ms >= due_ms).then_some(Cause::Interval)
-    }
-
-    fn is_output_behind(&self) -> bool {
-        let before = self.published.as_ref().and_then(|published| published.before);
-        self.committed.iter().any(|(_, committed)| Some(*committed) < before)
     }
 
     /// A job without sources has no input to end.

@@ -8,7 +8,7 @@ pub mod ledger;
 pub mod participant;
 
 pub(crate) use coordinator::{
-    Action, Cause, Coordinator, Event, Kind, Part, Plan, Settings, Status,
+    Action, Attempt, Cause, Coordinator, Event, Kind, Output, Part, Plan, Settings, Status,
 };
 pub(crate) use ledger::{Content, Ledger, Prepared, Run};
 pub(crate) use participant::{Arrival, Mode, Participant, Step};

@@ -5,71 +5,45 @@
 //! epoch alone: to commit one behind another that failed would take that one for committed.
 
 use std::collections::BTreeMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError};
+use crossbeam_channel::Receiver;
 use isochrone_persistence::ids::Epoch;
 use serde_json::Value;
 
+use super::lane::Lane;
 use super::message::{Due, Report};
 use super::pace::{COMMITTER, Pace, Planted, planted};
-use super::uploader::{Reporter, WAIT};
+use super::under_way::Commits;
+use super::uploader::Reporter;
 use crate::Result;
 use crate::erased::AnyCommitter;
 use crate::protocol::Part;
+use crate::time::SharedClock;
 
 /// Committers by operator index.
 pub(crate) type Committers = BTreeMap<usize, Box<dyn AnyCommitter>>;
 
 /// What commits the output of one process.
 pub(crate) struct Committing {
-    inbox: Receiver<Due>,
-    report: Reporter,
-    committers: Committers,
+    pub(crate) inbox: Receiver<Due>,
+    pub(crate) report: Reporter,
+    pub(crate) committers: Committers,
     /// The sink instances of this process.
-    sinks: Vec<Part>,
-    prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
-    has_failed: bool,
-    pace: Arc<dyn Pace>,
+    pub(crate) sinks: Vec<Part>,
+    pub(crate) prepared: BTreeMap<Part, Vec<(Epoch, Value)>>,
+    /// Is told what is under way.
+    pub(crate) commits: Arc<Commits>,
+    pub(crate) clock: SharedClock,
+    pub(crate) pace: Arc<dyn Pace>,
 }
 
 impl Committing {
-    pub(crate) fn new(
-        inbox: Receiver<Due>,
-        report: Reporter,
-        committers: Committers,
-        sinks: Vec<Part>,
-        pace: Arc<dyn Pace>,
-    ) -> Committing {
-        let prepared = BTreeMap::new();
-        Committing { inbox, report, committers, sinks, prepared, has_failed: false, pace }
-    }
-
-    /// Works until the run is over, or the simulated machine crashes.
     pub(crate) fn run(mut self) {
-        let pace = self.pace.clone();
-        while pace.turn(COMMITTER) {
-            let wait = if pace.parks() { WAIT } else { std::time::Duration::ZERO };
-            match self.inbox.recv_timeout(wait) {
-                Ok(Due::End) | Err(RecvTimeoutError::Disconnected) => break,
-                // IMPORTANT: see the module. What was prepared stands in the manifest.
-                Ok(_) if self.has_failed => {}
-                Ok(due) => {
-                    let taken = catch_unwind(AssertUnwindSafe(|| self.take(due)));
-                    let taken = taken.unwrap_or_else(|panic| {
-                        Err(crate::dataflow::panicked("a committer", panic.as_ref()))
-                    });
-                    if let Err(error) = taken {
-                        self.has_failed = true;
-                        (self.report)(Report::Failed((&error).into()));
-                    }
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            pace.pass(COMMITTER);
-        }
-        pace.leave(COMMITTER);
+        let (inbox, report, pace) = (self.inbox.clone(), self.report.clone(), self.pace.clone());
+        let (inbox, report, pace) = (&inbox, &report, &*pace);
+        let lane = Lane { actor: COMMITTER, name: "a committer", inbox, report, pace };
+        lane.work(|due| matches!(due, Due::End), |due| self.take(due));
     }
 
     fn take(&mut self, due: Due) -> Result<()> {
@@ -97,8 +71,14 @@ impl Committing {
             for (_, effects) in prepared {
                 due.extend(effects.extract_if(.., |(cut, _)| *cut <= epoch).map(|(_, e)| e));
             }
+            if self.commits.is_left_behind() {
+                return Ok(());
+            }
             if !due.is_empty() {
-                committer.commit(&due)?;
+                self.commits.note(Some((operator, epoch, self.clock.monotonic_ms())));
+                let committed = committer.commit(&due);
+                self.commits.note(None);
+                committed?;
             }
         }
         for &part in &self.sinks {
@@ -119,6 +99,7 @@ mod tests {
     use super::super::pace::Free;
     use super::*;
     use crate::connector::Recovery;
+    use crate::time::ManualClock;
 
     type Calls = Arc<Mutex<Vec<Value>>>;
 
@@ -167,7 +148,17 @@ mod tests {
                 Arc::new(move |report| heard.lock().expect("no panic holds it").push(report));
             let once: Box<dyn AnyCommitter> = Box::new(Once { calls: calls.clone(), panics });
             let committers = Committers::from([(0, once)]);
-            Committing::new(inbox, report, committers, vec![part], Arc::new(Free)).run();
+            Committing {
+                inbox,
+                report,
+                committers,
+                sinks: vec![part],
+                prepared: BTreeMap::new(),
+                commits: Arc::default(),
+                clock: Arc::new(ManualClock::default()),
+                pace: Arc::new(Free),
+            }
+            .run();
             assert_eq!(*calls.lock().expect("no panic holds it"), [json!(1), json!(2)]);
             let reports = std::mem::take(&mut *reports.lock().expect("no panic holds it"));
             let [Report::Committed { epoch, .. }, Report::Failed(failure)] = &reports[..] else {

@@ -11,6 +11,7 @@ use isochrone_persistence::lineage::{Checkpoint, Lineage, Published, Retain};
 use isochrone_persistence::manifest::{Operator, Part};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
+use super::awaited::Ending;
 use super::control::Control;
 use super::merge::{self, Bench, Merged};
 use super::message::{Order, Progress, Report};
@@ -18,9 +19,9 @@ use super::pace::{COORDINATOR, Pace, Planted, planted};
 use super::splits::Splits;
 use super::tally::Tally;
 use crate::connector::RunContext;
-use crate::crash_point;
-use crate::protocol::{self, Action, Cause, Coordinator, Event, Ledger};
+use crate::protocol::{Action, Cause, Coordinator, Event, Ledger, Output};
 use crate::time::SharedClock;
+use crate::{crash_point, threads};
 
 /// How long to wait for a report before looking at the clock.
 const WAIT: Duration = Duration::from_millis(5);
@@ -77,6 +78,9 @@ pub(crate) struct Conductor {
     pub(crate) clock: SharedClock,
     pub(crate) retain: Retain,
     pub(crate) workers: u32,
+    /// Of one process.
+    pub(crate) workers_each: u32,
+    pub(crate) ending: Ending,
     /// The last manifest names output that may not be visible yet.
     pub(crate) owes: bool,
     /// How long a checkpoint may take, the doubt about its manifest included.
@@ -98,7 +102,9 @@ impl Conductor {
             if !pace.turn(COORDINATOR) {
                 break Err(Error::unavailable("the machine has crashed"));
             }
-            let step = self.step(if pace.parks() { WAIT } else { Duration::ZERO });
+            let wait = if pace.parks() { WAIT } else { Duration::ZERO };
+            // The store and sources are user code.
+            let step = threads::guard("the coordinator", || self.step(wait)).and_then(|step| step);
             // The last step lasts until its orders have been given.
             match step {
                 Ok(None) => pace.pass(COORDINATOR),
@@ -135,7 +141,9 @@ impl Conductor {
         self.tidy_if_due();
         self.splits.discover_if_due(now_ms, &self.orders)?;
         self.check_overtaken_if_due(now_ms)?;
-        self.tally.show(now_ms, &self.coordinator.status());
+        let status = self.coordinator.status();
+        self.tally.show(now_ms, &status);
+        self.tell_if_ending(now_ms, &status);
         Ok(end)
     }
 
@@ -179,26 +187,6 @@ impl Conductor {
             }
             Call::Report(report) => return self.book(report),
         }))
-    }
-
-    /// What the job is waiting for, for people.
-    fn awaited(&self) -> String {
-        let status = self.coordinator.status();
-        match (status.running, status.published) {
-            (Some(running), _) if running.missing.is_empty() => {
-                format!("the manifest of checkpoint {}", running.epoch)
-            }
-            (Some(running), _) => {
-                let name = |part: &protocol::Part| {
-                    format!("`{}` on worker {}", self.ids[part.operator], part.worker)
-                };
-                let missing: Vec<String> = running.missing.iter().map(name).collect();
-                let (epoch, age_ms) = (running.epoch, running.age_ms);
-                format!("checkpoint {epoch}, begun {age_ms} ms ago: {}", missing.join(", "))
-            }
-            (None, Some(epoch)) => format!("the output of checkpoint {epoch} to become visible"),
-            (None, None) => "nothing".to_owned(),
-        }
     }
 
     fn book(&mut self, report: Report) -> Result<Option<Event>> {
@@ -282,6 +270,9 @@ impl Conductor {
                     // Whoever asked may have stopped waiting.
                     let _ = answer.send(result);
                 }
+            }
+            Action::Overdue { epoch, waited_ms, missing, gives_up } => {
+                self.overdue(&Output { epoch, age_ms: waited_ms, missing }, gives_up)?;
             }
             Action::Fail { message } => return Err(Error::unavailable(message)),
             Action::Publish { .. } | Action::Finish { .. } => {

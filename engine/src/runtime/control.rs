@@ -12,6 +12,7 @@ use isochrone_persistence::ids::Epoch;
 use isochrone_persistence::manifest;
 
 use super::message::{Failure, Handover};
+use super::under_way::Commits;
 use crate::protocol::Part;
 use crate::time::SharedClock;
 use crate::{Error, Result};
@@ -31,6 +32,8 @@ pub(crate) struct Control {
     dealt: Mutex<HashMap<usize, bool>>,
     wakers: Mutex<Vec<SyncActivator>>,
     handover: Sender<Handover>,
+    /// What the commit thread is doing.
+    pub(crate) commits: Arc<Commits>,
     clock: SharedClock,
 }
 
@@ -53,6 +56,7 @@ impl Control {
             dealt: Mutex::default(),
             wakers: Mutex::default(),
             handover,
+            commits: Arc::default(),
             clock,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
-use isochrone_persistence::{Error, Result};
+use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::control::Control;
 use super::lead::GATHER_TIMEOUT;
@@ -64,12 +64,7 @@ impl Ready {
             committer.join(start.histories.get(index).map(String::as_str))?;
         }
         let upward = link.clone();
-        let reporter = Arc::new(move |report| {
-            if let Err(error) = upward.send(&Upward::Report(report).encode()) {
-                // The loss of the link is an event of its own and ends the run.
-                tracing::debug!(%error, "a report was not sent");
-            }
-        });
+        let reporter = Arc::new(move |report| report_to(&upward, report));
         let report = reporter.clone();
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let party =
@@ -79,6 +74,23 @@ impl Ready {
         process.start_workers(&membership, restored, allocators, others, build)?;
         obey(&received, &process, me.process as usize, &*report);
         process.end(false)
+    }
+}
+
+/// Tells process 0. How far a process is may be told later; nothing else is lost while the link lasts,
+/// and its loss is an event of its own, which ends the run.
+fn report_to(link: &Link, report: Report) {
+    let may_wait = !matches!(report, Report::Progress(_));
+    let bytes = Upward::Report(report).encode();
+    let told = if may_wait { link.deliver(&bytes) } else { link.send(&bytes) };
+    match told {
+        Err(error) if error.kind() == ErrorKind::Invalid => {
+            let failure = Upward::Report(Report::Failed((&error).into()));
+            let told = link.deliver(&failure.encode());
+            tracing::debug!(%error, ?told, "a report was too long");
+        }
+        Err(error) => tracing::debug!(%error, "a report was not sent"),
+        Ok(()) => {}
     }
 }
 
@@ -147,5 +159,50 @@ fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
             control.fail(Error::unavailable(format!("process 0 is gone: {reason}")));
             true
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use isochrone_persistence::ids::{Epoch, JobName, Worker};
+
+    use super::*;
+    use crate::cluster::{Fingerprint, Hub, MESSAGE_BYTES_MAX, Secret};
+    use crate::protocol::Part;
+    use crate::threads;
+
+    fn member(process: u32) -> Member {
+        Member {
+            job: JobName::new("job").unwrap(),
+            fingerprint: Fingerprint::of(b"settings"),
+            process,
+            processes: 2,
+            workers: 1,
+            secret: Secret::new("a secret for tests").unwrap(),
+            heartbeat_timeout: GATHER_TIMEOUT,
+        }
+    }
+
+    /// It was dropped once, and with it the checkpoint, time after time, without a reason.
+    #[test]
+    fn a_report_that_does_not_fit_is_told_as_a_failure() {
+        let hub = Hub::bind("127.0.0.1:0").unwrap();
+        let (address, (unheard, _)) = (hub.address(), crossbeam_channel::unbounded());
+        let join = move || Link::join(address, &member(1), GATHER_TIMEOUT, &unheard).unwrap();
+        let joining = threads::spawn("isochrone-test", threads::note, join).unwrap();
+        let (events, heard) = crossbeam_channel::unbounded();
+        let links = hub.gather(&member(0), GATHER_TIMEOUT, &events).unwrap();
+        let link = joining.join().unwrap().unwrap();
+        let (part, reason) =
+            (Part { operator: 0, worker: Worker(1) }, "x".repeat(MESSAGE_BYTES_MAX));
+        report_to(&link, Report::PartFailed { part, epoch: Epoch(1), reason });
+        let Ok(LinkEvent::Frame { bytes, .. }) = heard.recv() else { panic!() };
+        let Upward::Report(Report::Failed(failure)) = Upward::decode(&bytes).unwrap() else {
+            panic!()
+        };
+        let error = Error::from(failure);
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().starts_with("a message of 16777"), "{error}");
+        drop((link, links));
     }
 }

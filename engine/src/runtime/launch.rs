@@ -11,7 +11,7 @@ use isochrone_persistence::store::probe;
 use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::conductor::Call;
-use super::lead::Company;
+use super::lead::{Company, failed_to};
 use super::pace::Free;
 use super::ready::Ready;
 use crate::args::{Placement, RunArgs};
@@ -23,6 +23,7 @@ use crate::cluster::{
 use crate::flow::Flow;
 use crate::job::Job;
 use crate::summary::Summary;
+use crate::threads;
 
 /// How long a second signal waits to hear what the job is waiting for.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
@@ -38,12 +39,20 @@ where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
     if let Some(assignment) = Assignment::from_env()? {
-        end_child(run_child(&job, &args, &assignment, build), &assignment)
+        let run = || run_child(&job, &args, &assignment, build);
+        end_child(threads::guard("this process", run).and_then(|end| end), &assignment)
     }
+    threads::guard("this process", || run_here(&job, &args, build)).and_then(|end| end)
+}
+
+fn run_here<F>(job: &Job, args: &RunArgs, build: Arc<F>) -> Result<Summary>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
     match args.placement()? {
         Placement::Alone => {
-            let ready = Ready::new(&job, &args, &*build)?;
-            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let ready = Ready::new(job, args, &*build)?;
+            let hear = || hear_signals(ready.calls.0.clone(), 0, args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             ready.check_drops()?;
             if let Some(summary) = begin(&ready)? {
@@ -51,10 +60,10 @@ where
             }
             ready.run_alone(args.workers, Arc::new(Free), build)
         }
-        Placement::Supervisor { processes } => supervise_children(&job, &args, processes, &*build),
+        Placement::Supervisor { processes } => supervise_children(job, args, processes, &*build),
         Placement::Hosted { process, hosts, secret } => {
-            let ready = Ready::new(&job, &args, &*build)?;
-            let hear = || hear_signals(ready.calls.0.clone(), args.quiet);
+            let ready = Ready::new(job, args, &*build)?;
+            let hear = || hear_signals(ready.calls.0.clone(), process, args.quiet);
             let _signals = args.signals.then(hear).transpose()?;
             if process == 0 {
                 ready.check_drops()?;
@@ -63,7 +72,7 @@ where
             let seat =
                 Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
-            let me = member(&ready, &args, process, processes, secret);
+            let me = member(&ready, args, process, processes, secret);
             run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_default())
         }
     }
@@ -139,7 +148,7 @@ where
     let ready = Ready::new(job, args, &*build)?;
     // The supervisor hears the signals that a terminal sends to all of its processes.
     let _ignored = Signals::install()?;
-    hear_supervisor(ready.calls.0.clone(), args.quiet || process > 0)?;
+    hear_supervisor(ready.calls.0.clone(), process, args.quiet)?;
     hush();
     let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
     let me = member(&ready, args, process, processes, secret);
@@ -227,18 +236,21 @@ fn tell(event: &SupervisorEvent, quiet: bool) {
 
 /// SIGTERM drains; a second one ends the process at once, saying what it was waiting for; SIGUSR1
 /// takes a checkpoint.
-fn hear_signals(calls: Sender<Call>, quiet: bool) -> Result<()> {
+fn hear_signals(calls: Sender<Call>, process: u32, quiet: bool) -> Result<()> {
     let signals = Signals::install()?;
-    super::process::spawn("isochrone-hearing", move || {
+    threads::spawn("isochrone-hearing", failed_to(calls.clone()), move || {
         for signal in signals.receiver() {
             match signal {
                 Signal::Stop => drop(calls.send(Call::Stop)),
                 Signal::Checkpoint => ask_for_checkpoint(&calls, quiet),
                 Signal::Kill => {
+                    let awaited = match process {
+                        0 => awaited(&calls),
+                        _ => "process 0, which says when the run is over".to_owned(),
+                    };
                     eprintln!(
-                        "ended at once on request while waiting for {}; the next run starts from the \
-                         last checkpoint",
-                        awaited(&calls)
+                        "ended at once on request while waiting for {awaited}; the next run starts \
+                         from the last checkpoint"
                     );
                     std::process::exit(ErrorKind::Unavailable.exit_code().into())
                 }
@@ -274,11 +286,18 @@ fn hush() {
     });
 }
 
-fn hear_supervisor(calls: Sender<Call>, quiet: bool) -> Result<()> {
+fn hear_supervisor(calls: Sender<Call>, process: u32, quiet: bool) -> Result<()> {
+    let end = || std::process::exit(ErrorKind::Unavailable.exit_code().into());
     orders::watch_stdin(move |order| match order {
         Order::Stop => drop(calls.send(Call::Stop)),
-        Order::Checkpoint => ask_for_checkpoint(&calls, quiet),
-        Order::Orphaned => std::process::exit(ErrorKind::Unavailable.exit_code().into()),
+        Order::Checkpoint => ask_for_checkpoint(&calls, quiet || process > 0),
+        Order::Kill if process == 0 => {
+            leave(&awaited(&calls));
+            end()
+        }
+        // It goes with process 0, which may be about to say what the job waits for.
+        Order::Kill => {}
+        Order::Orphaned => end(),
     })
 }
 
@@ -295,7 +314,7 @@ fn ask_for_checkpoint(calls: &Sender<Call>, quiet: bool) {
     if quiet {
         return;
     }
-    if let Err(error) = super::process::spawn("isochrone-answer", tell) {
+    if let Err(error) = threads::spawn("isochrone-answer", threads::note, tell) {
         tracing::debug!(%error, "nobody waits for the checkpoint that was asked for");
     }
 }

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crossbeam_channel::Sender;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
 use isochrone_persistence::{Error, Result};
@@ -12,7 +13,7 @@ use isochrone_persistence::{Error, Result};
 use super::committing::Committers;
 use super::conductor::{Call, Conductor, Orders};
 use super::merge::{Bench, Merger};
-use super::message::Order;
+use super::message::{Order, Report};
 use super::pace::Pace;
 use super::process::{Membership, Process};
 use super::ready::{Ready, protocol_plan, restore_report, splits_of};
@@ -27,6 +28,7 @@ use crate::dataflow::builders;
 use crate::flow::Flow;
 use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary, Written};
+use crate::threads;
 
 /// How long all processes together may take to find each other.
 pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -74,7 +76,7 @@ impl Company {
     fn tell(links: &[Link], message: &Downward) {
         let bytes = message.encode();
         for link in links {
-            if let Err(error) = link.send(&bytes) {
+            if let Err(error) = link.deliver(&bytes) {
                 // A lost link is reported by its own event.
                 tracing::debug!(%error, process = link.process(), "an order was not sent");
             }
@@ -164,6 +166,8 @@ impl Ready {
             clock: self.clock.clone(),
             retain: self.retain,
             workers: total,
+            workers_each: membership.workers,
+            ending: Default::default(),
             owes: false,
             timeout,
             permit: None,
@@ -214,7 +218,8 @@ impl Ready {
             return Ok(Bench::Here(merger));
         }
         let calls = self.calls.0.clone();
-        Bench::thread(merger, Arc::new(move |merged| drop(calls.send(Call::Merged(merged)))))
+        let done = Arc::new(move |merged| drop(calls.send(Call::Merged(merged))));
+        Bench::thread(merger, failed_to(self.calls.0.clone()), done)
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
@@ -300,10 +305,8 @@ impl Ready {
 }
 
 /// Passes on what the other processes say, on a thread that ends with their links.
-fn listen_to(
-    events: crossbeam_channel::Receiver<LinkEvent>,
-    calls: crossbeam_channel::Sender<Call>,
-) -> Result<()> {
+fn listen_to(events: crossbeam_channel::Receiver<LinkEvent>, calls: Sender<Call>) -> Result<()> {
+    let on_panic = failed_to(calls.clone());
     let pass_on = move || {
         for event in events {
             let call = match event {
@@ -321,7 +324,13 @@ fn listen_to(
             }
         }
     };
-    super::process::spawn("isochrone-listener", pass_on).map(drop)
+    threads::spawn("isochrone-listener", on_panic, pass_on).map(drop)
+}
+
+/// Makes an error of a thread the end of the run.
+pub(super) fn failed_to(calls: Sender<Call>) -> impl Fn(Error) + Send + Sync + 'static {
+    // A coordinator that has left does not listen any more.
+    move |error| drop(calls.send(Call::Report(Report::Failed((&error).into()))))
 }
 
 /// Says what was given up, whoever listens.

@@ -11,9 +11,10 @@ use isochrone_persistence::manifest::Segment;
 use isochrone_persistence::paths::{self, DataKind, DataName};
 use isochrone_persistence::restore;
 use isochrone_persistence::segment::{self, Identity, Tombstones};
-use isochrone_persistence::{Result, SharedStore};
+use isochrone_persistence::{Error, Result, SharedStore};
 
 use crate::protocol::Run;
+use crate::threads;
 
 /// A run shorter than this is left alone.
 const SEGMENTS_MIN: usize = 8;
@@ -92,13 +93,15 @@ pub(crate) enum Bench {
 }
 
 impl Bench {
-    /// A thread that hands each result to `done` and ends when the bench is dropped.
+    /// A thread that hands each result to `done` and ends when the bench is dropped. After a panic,
+    /// which goes to `on_panic`, no task is taken any more.
     pub(crate) fn thread(
         merger: Merger,
+        on_panic: impl FnOnce(Error) + Send + 'static,
         done: Arc<dyn Fn(Result<Merged>) + Send + Sync>,
     ) -> Result<Bench> {
         let (tasks, received): (_, Receiver<Task>) = crossbeam_channel::bounded(1);
-        super::process::spawn("isochrone-merger", move || {
+        threads::spawn("isochrone-merger", on_panic, move || {
             for task in received {
                 done(merger.merge(&task));
             }

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::control::Control;
+use super::under_way::UnderWay;
 use crate::connector::Prepare;
 use crate::protocol::{Content, Part, Prepared};
 
@@ -63,6 +64,8 @@ pub(crate) struct Progress {
     /// By sink.
     pub(crate) written: BTreeMap<usize, u64>,
     pub(crate) pause_us: u64,
+    /// The sink that is making output visible, if one is.
+    pub(crate) under_way: Option<UnderWay>,
 }
 
 impl Progress {
@@ -73,6 +76,7 @@ impl Progress {
             read: control.records_read(),
             written: control.records_written(),
             pause_us: control.take_pause_us(),
+            under_way: control.commits.under_way(control.clock().monotonic_ms()),
         }
     }
 }

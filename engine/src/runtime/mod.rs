@@ -12,10 +12,12 @@
 //! which decides when a checkpoint starts and when it exists. Nor does a store wait for the target
 //! of a sink: that is for the committer of each process.
 
+mod awaited;
 pub(crate) mod committing;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod follow;
+mod lane;
 pub(crate) mod launch;
 pub(crate) mod lead;
 pub(crate) mod merge;
@@ -28,6 +30,7 @@ mod settle;
 pub(crate) mod splits;
 pub(crate) mod takeover;
 pub(crate) mod tally;
+pub(crate) mod under_way;
 pub(crate) mod uploader;
 pub(crate) mod wire;
 

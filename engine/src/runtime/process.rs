@@ -4,6 +4,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId, Worker};
@@ -11,7 +12,7 @@ use isochrone_persistence::{Error, Result, SharedStore};
 
 use super::committing::{Committers, Committing};
 use super::control::Control;
-use super::message::{Due, Handover, Order};
+use super::message::{Due, Handover, Order, Report};
 use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
@@ -21,6 +22,7 @@ use crate::dataflow::{Run, run_workers};
 use crate::erased::AnySink;
 use crate::flow::{Flow, Plan};
 use crate::protocol::Part;
+use crate::threads;
 use crate::time::SharedClock;
 
 /// What a process must know to take its part in a run.
@@ -66,17 +68,21 @@ impl Membership {
 }
 
 /// How long workers may take to leave after another process was lost.
-const LEAVE_TRIES: u32 = 50;
-const LEAVE_PAUSE: std::time::Duration = std::time::Duration::from_millis(20);
+const LEAVE_WITHOUT_PEERS: Duration = Duration::from_secs(1);
+/// How long a thread may take to leave after another failure.
+const LEAVE: Duration = Duration::from_secs(3);
+const LEAVE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A process at work.
 pub(crate) struct Process {
     pub(crate) control: Arc<Control>,
     handover: Sender<Handover>,
     due: Sender<Due>,
-    uploader: JoinHandle<()>,
-    committing: JoinHandle<()>,
-    workers: Option<JoinHandle<Result<()>>>,
+    uploader: JoinHandle<Option<()>>,
+    committing: JoinHandle<Option<()>>,
+    workers: Option<JoinHandle<Option<Result<()>>>>,
+    /// Whether threads have no turns, so that one may be waited for without the others.
+    parks: bool,
 }
 
 impl Process {
@@ -89,11 +95,24 @@ impl Process {
         report: Reporter,
     ) -> Result<Process> {
         let (due, commits) = crossbeam_channel::unbounded();
-        let (sinks, pace) = (membership.local_sinks(plan), membership.pace.clone());
-        let committing = Committing::new(commits, report.clone(), committers, sinks, pace);
         let (handover, inbox) = crossbeam_channel::unbounded();
         let clock = membership.clock.clone();
         let control = Arc::new(Control::new(membership.start, handover.clone(), clock));
+        let committing = Committing {
+            inbox: commits,
+            report: report.clone(),
+            committers,
+            sinks: membership.local_sinks(plan),
+            prepared: Default::default(),
+            commits: control.commits.clone(),
+            clock: membership.clock.clone(),
+            pace: membership.pace.clone(),
+        };
+        let failed = |report: &Reporter| {
+            let report = report.clone();
+            move |error: Error| report(Report::Failed((&error).into()))
+        };
+        let (uploader_failed, committing_failed) = (failed(&report), failed(&report));
         let uploader = Uploader {
             inbox,
             report,
@@ -105,9 +124,12 @@ impl Process {
             books: Default::default(),
             pace: membership.pace.clone(),
         };
-        let uploader = spawn("isochrone-uploader", move || uploader.run())?;
-        let committing = spawn("isochrone-committer", move || committing.run())?;
-        Ok(Process { control, handover, due, uploader, committing, workers: None })
+        let uploader =
+            threads::spawn("isochrone-uploader", uploader_failed, move || uploader.run())?;
+        let committing =
+            threads::spawn("isochrone-committer", committing_failed, move || committing.run())?;
+        let parks = membership.pace.parks();
+        Ok(Process { control, handover, due, uploader, committing, workers: None, parks })
     }
 
     pub(crate) fn start_workers<F>(
@@ -132,7 +154,9 @@ impl Process {
             pace: membership.pace.clone(),
         };
         let work = move || run_workers(builders, others, run, build);
-        self.workers = Some(spawn("isochrone-workers", work)?);
+        let control = self.control.clone();
+        let on_panic = move |error| control.fail(error);
+        self.workers = Some(threads::spawn("isochrone-workers", on_panic, work)?);
         Ok(())
     }
 
@@ -152,43 +176,55 @@ impl Process {
 
     /// Waits for the workers, the uploader and what commits. The run must be over.
     ///
-    /// Threads of timely that wait for a process that is gone may never end. After a failure of a run
-    /// of several processes they are given a moment and then left behind.
+    /// After a failure they are given some time and then left behind: a closure, a store or the target of
+    /// a sink may be the failure, and never return. Threads of timely that wait for a process that is
+    /// gone may never end either; without being `alone`, the workers get less.
     pub(crate) fn end(self, alone: bool) -> Result<()> {
         self.control.finish();
-        let patient = alone || !self.control.has_failed();
+        let patient = !self.control.has_failed() || !self.parks;
+        let workers_time = if alone { LEAVE } else { LEAVE_WITHOUT_PEERS };
         if let Some(workers) = self.workers {
-            let waited = (0..LEAVE_TRIES).any(|_| {
-                let ended = patient || workers.is_finished();
-                if !ended {
-                    crossbeam_channel::after(LEAVE_PAUSE).recv().ok();
-                }
-                ended
-            });
-            if waited {
-                joined("the workers", workers)??;
+            if patient || ends_within(&workers, workers_time) {
+                joined("the workers", workers)?.transpose()?;
+            } else if alone {
+                left_behind("a worker");
             }
         }
         let failure = self.control.take_failure();
         // Who has gone needs no end.
         let _ = self.handover.send(Handover::End);
         let _ = self.due.send(Due::End);
-        joined("the uploader", self.uploader)?;
-        joined("the committer", self.committing)?;
+        let threads = [("the uploader", self.uploader), ("the committer", self.committing)];
+        for (name, thread) in threads {
+            if patient || ends_within(&thread, LEAVE) {
+                joined(name, thread)?;
+            } else {
+                self.control.commits.leave_behind();
+                left_behind(name);
+            }
+        }
         failure.map_or(Ok(()), Err)
     }
 }
 
-pub(crate) fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Result<JoinHandle<T>> {
-    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
-    thread.map_err(|error| {
-        Error::unavailable(format!("thread `{name}` could not be started")).with_source(error)
-    })
+fn left_behind(name: &str) {
+    tracing::warn!("{name} does not return, and is left behind; the process should end soon");
+}
+
+/// Whether a thread ends in time.
+fn ends_within<T>(thread: &JoinHandle<T>, time: Duration) -> bool {
+    let mut left = time;
+    while !thread.is_finished() && !left.is_zero() {
+        let pause = left.min(LEAVE_PAUSE);
+        crossbeam_channel::after(pause).recv().ok();
+        left -= pause;
+    }
+    thread.is_finished()
 }
 
 fn joined<T>(what: &str, thread: JoinHandle<T>) -> Result<T> {
     thread.join().map_err(|panic| crate::dataflow::panicked(what, panic.as_ref()))
 }
+
+#[cfg(test)]
+mod tests;

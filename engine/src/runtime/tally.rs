@@ -6,11 +6,14 @@ use std::io::{IsTerminal, Write};
 use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
 
 use super::message::Progress;
+use super::under_way::UnderWay;
 use crate::protocol::{Content, Part, Status};
 use crate::summary::{CheckpointStats, Loaded, RestoreReport};
 
 /// How often the progress line is drawn, in milliseconds.
 const SHOW_EVERY_MS: u64 = 250;
+/// From when on it names output that is not visible.
+const OUTPUT_SHOWN_AFTER_MS: u64 = 3_000;
 
 /// Counters of a run.
 pub(crate) struct Tally {
@@ -19,6 +22,7 @@ pub(crate) struct Tally {
     shown_read: u64,
     /// Read, and written by sink.
     processes: BTreeMap<usize, (u64, BTreeMap<usize, u64>)>,
+    under_way: BTreeMap<usize, UnderWay>,
     bytes: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
@@ -41,6 +45,7 @@ impl Tally {
             shown_ms: now_ms,
             shown_read: 0,
             processes: BTreeMap::new(),
+            under_way: BTreeMap::new(),
             bytes: BTreeMap::new(),
             skipped: BTreeMap::new(),
             checkpoints: CheckpointStats::default(),
@@ -49,8 +54,12 @@ impl Tally {
     }
 
     pub(crate) fn progress(&mut self, progress: Progress) {
-        let Progress { process, read, written, pause_us } = progress;
+        let Progress { process, read, written, pause_us, under_way } = progress;
         self.processes.insert(process, (read, written));
+        match under_way {
+            Some(under_way) => drop(self.under_way.insert(process, under_way)),
+            None => drop(self.under_way.remove(&process)),
+        }
         let longest = &mut self.checkpoints.pause_us_max;
         *longest = (*longest).max(pause_us);
     }
@@ -63,6 +72,11 @@ impl Tally {
             self.restore.loaded.sort_by_key(|loaded| (loaded.operator.clone(), loaded.worker));
             eprintln!("{}", self.restore);
         }
+    }
+
+    /// The sink of a process that is making output visible.
+    pub(crate) fn under_way(&self, process: usize) -> Option<&UnderWay> {
+        self.under_way.get(&process)
     }
 
     pub(crate) fn acknowledged(&mut self, part: Part, epoch: Epoch, content: &Content) {
@@ -128,10 +142,15 @@ impl Tally {
         let rate = (self.read() - self.shown_read) * 1000 / (now_ms - self.shown_ms).max(1);
         let age = (now_ms - self.published_ms) as f64 / 1000.0;
         let busy = if status.running.is_some() { ", taking one" } else { "" };
+        let late = status.output.as_ref().filter(|output| output.age_ms >= OUTPUT_SHOWN_AFTER_MS);
+        let late = late.map_or_else(String::new, |output| {
+            let (epoch, age_s) = (output.epoch, output.age_ms / 1_000);
+            format!(", output of {epoch} not visible for {age_s} s")
+        });
         // Progress is a courtesy: a closed terminal is no reason to stop.
         let _ = write!(
             std::io::stderr(),
-            "\r{rate} records/s, {} read, {} written, checkpoint {age:.1} s old{busy}\x1b[K",
+            "\r{rate} records/s, {} read, {} written, checkpoint {age:.1} s old{busy}{late}\x1b[K",
             self.read(),
             self.written(),
         );

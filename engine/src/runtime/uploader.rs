@@ -5,22 +5,19 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
+use crossbeam_channel::{Receiver, Sender};
 use isochrone_persistence::ids::{Epoch, Generation, JobName, OperatorId};
 use isochrone_persistence::paths::{self, DataKind, DataName};
 use isochrone_persistence::segment::{self, Identity, Rows};
 use isochrone_persistence::{SharedStore, manifest};
 
+use super::lane::Lane;
 use super::message::{Due, Handover, Report, Snapshot};
 use super::pace::{Pace, Planted, UPLOADER, planted};
 use crate::Result;
 use crate::connector::Prepare;
 use crate::protocol::{Content, Part, Prepared};
-
-/// How long to wait for work before looking whether the run is over.
-pub(super) const WAIT: Duration = Duration::from_millis(20);
 
 /// Where reports go.
 pub(crate) type Reporter = Arc<dyn Fn(Report) + Send + Sync>;
@@ -55,23 +52,16 @@ enum Work {
 }
 
 impl Uploader {
-    /// Works until the run is over, or the simulated machine crashes.
     pub(crate) fn run(mut self) {
-        let pace = self.pace.clone();
-        while pace.turn(UPLOADER) {
-            let wait = if pace.parks() { WAIT } else { Duration::ZERO };
-            let handover = self.inbox.recv_timeout(wait);
-            match handover {
-                Ok(Handover::End) | Err(RecvTimeoutError::Disconnected) => break,
-                Ok(handover) => {
-                    self.put_late();
-                    self.handle(handover);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            pace.pass(UPLOADER);
-        }
-        pace.leave(UPLOADER);
+        let (inbox, report, pace) = (self.inbox.clone(), self.report.clone(), self.pace.clone());
+        let (inbox, report, pace) = (&inbox, &report, &*pace);
+        let lane = Lane { actor: UPLOADER, name: "the uploader", inbox, report, pace };
+        let take = |handover| {
+            self.put_late();
+            self.handle(handover);
+            Ok(())
+        };
+        lane.work(|handover| matches!(handover, Handover::End), take);
     }
 
     fn handle(&mut self, handover: Handover) {

@@ -62,6 +62,8 @@ pub(crate) struct Setup {
     pub(crate) abandons: u8,
     pub(crate) crashes: u8,
     pub(crate) rivals: u8,
+    /// How often the target of a sink does not answer until the job gives up.
+    pub(crate) hangs: u8,
     pub(crate) bug: Option<Bug>,
 }
 

@@ -49,6 +49,7 @@ fn two_workers(alignment: Alignment) -> Setup {
         abandons: 0,
         crashes: 0,
         rivals: 0,
+        hangs: 0,
         bug: None,
     }
 }
@@ -129,6 +130,16 @@ fn a_crash_at_any_point_loses_and_doubles_nothing() {
     holds("crash, two workers, then one", crash(fewer));
     let same = Setup { restarts: &[2, 3], splits: ACROSS, ..two_workers(ALIGNED) };
     holds("crash, two workers, then two or three", crash(same));
+}
+
+#[test]
+fn a_target_that_never_answers_ends_the_run_and_the_next_one_makes_all_output_visible() {
+    for alignment in [ALIGNED, UNALIGNED] {
+        let one = Setup { hangs: 1, requests: 1, ..one_worker(alignment) };
+        holds(&format!("hang, one worker, {alignment:?}"), one);
+    }
+    let two = Setup { hangs: 1, splits: ACROSS, ..two_workers(ALIGNED) };
+    holds("hang, two workers", two);
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub(crate) struct Run {
     pub(crate) base: Rc<Manifest>,
     pub(crate) publishing: Publishing,
     pub(crate) finished: bool,
+    /// Output was overdue too often.
+    pub(crate) gave_up: bool,
 }
 
 impl Run {
@@ -126,7 +128,7 @@ impl Run {
             wanted: (it.epoch, Mode::Aligned),
             commit: None,
             proof: None,
-            coordinator: Rc::new(coordinator(workers, it.epoch)),
+            coordinator: Rc::new(coordinator(setup, workers, it.epoch)),
             sources: (0..workers).map(source).map(Rc::new).collect(),
             states: (0..workers).map(|w| Rc::new(instance(w, 2, it.state, &it.to_state))).collect(),
             sinks: (0..workers).map(|w| Rc::new(instance(w, 1, it.sunk, &it.to_sink))).collect(),
@@ -134,6 +136,7 @@ impl Run {
             base: Rc::clone(base),
             publishing: Publishing::No,
             finished: false,
+            gave_up: false,
         };
         run.end_sources(setup)?;
         Ok(run)
@@ -333,6 +336,7 @@ impl Run {
                 }
                 Action::Commit { epoch } => self.commit = Some(epoch),
                 Action::Finish { .. } => self.finished = true,
+                Action::Overdue { gives_up, .. } => self.gave_up |= gives_up,
                 Action::Fail { message } => return Err(message),
                 Action::Answer { .. } | Action::Collect => {}
             }
@@ -385,7 +389,7 @@ pub(crate) fn part(operator: usize, w: usize) -> Part {
     Part { operator, worker: Worker(w as u32) }
 }
 
-fn coordinator(workers: u32, start: Epoch) -> Coordinator {
+fn coordinator(setup: &Setup, workers: u32, start: Epoch) -> Coordinator {
     let id = |name| OperatorId::new(name).expect("legal");
     let operators =
         vec![(id("log"), Kind::Source), (id("count"), Kind::State), (id("out"), Kind::Sink)];
@@ -393,7 +397,7 @@ fn coordinator(workers: u32, start: Epoch) -> Coordinator {
         interval_ms: None,
         records: None,
         timeout_ms: TIMEOUT_MS,
-        failures_max: u32::MAX,
+        failures_max: if setup.hangs > 0 { 1 } else { u32::MAX },
     };
     Coordinator::new(settings, Plan { operators, workers }, start, 0)
 }

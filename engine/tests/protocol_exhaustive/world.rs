@@ -29,13 +29,14 @@ pub(crate) struct World {
     abandons: u8,
     crashes: u8,
     rivals: u8,
+    hangs: u8,
 }
 
 impl Hash for World {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
         self.durable.hash(hasher);
         self.runs.hash(hasher);
-        (self.requests, self.abandons, self.crashes, self.rivals).hash(hasher);
+        (self.requests, self.abandons, self.crashes, self.rivals, self.hangs).hash(hasher);
     }
 }
 
@@ -66,15 +67,18 @@ pub(crate) enum Step {
     PublishAnswered,
     PublishFailed,
     Timeout,
+    Hang,
 }
 
 impl Move {
     /// Not to be relied on for getting on.
     pub(crate) fn is_fault(&self) -> bool {
-        use Step::{Impatience, PublishFailed, Request, Timeout};
+        use Step::{Hang, Impatience, PublishFailed, Request, Timeout};
         match self {
             Move::Crash(_) | Move::Rival => true,
-            Move::Step(_, step) => matches!(step, Request | Impatience | PublishFailed | Timeout),
+            Move::Step(_, step) => {
+                matches!(step, Request | Impatience | PublishFailed | Timeout | Hang)
+            }
         }
     }
 }
@@ -86,9 +90,10 @@ impl World {
             Durable { sequence: 0, generation: 0, manifest, visible: 0, committed: Vec::new() };
         let (requests, abandons) = (setup.requests, setup.abandons);
         let (crashes, rivals, workers) = (setup.crashes, setup.rivals, setup.workers);
+        let hangs = setup.hangs;
         let setup = Rc::new(setup);
         let mut world =
-            World { setup, durable, runs: Vec::new(), requests, abandons, crashes, rivals };
+            World { setup, durable, runs: Vec::new(), requests, abandons, crashes, rivals, hangs };
         world.start(workers).expect("a fresh start meets nothing");
         world
     }
@@ -143,6 +148,7 @@ impl World {
             }
             Step::Durable(operator, w) => run.durable(&setup, operator, w)?,
             Step::Commit(w) => return self.commit(r, w),
+            Step::Hang => return self.hang(r),
             Step::Request => {
                 self.requests -= 1;
                 run.tell(&setup, Event::Request { id: 0, savepoint: None })?;
@@ -220,6 +226,19 @@ impl World {
         Ok(())
     }
 
+    /// Some output does not become visible. The job must notice, and the next run goes on.
+    fn hang(&mut self, r: usize) -> Result<(), String> {
+        self.hangs -= 1;
+        let setup = Rc::clone(&self.setup);
+        for now_ms in [0, TIMEOUT_MS] {
+            self.runs[r].tell(&setup, Event::Tick { now_ms, records_read: 0 })?;
+        }
+        if !self.runs.remove(r).gave_up {
+            return Err("output is waited for without end".into());
+        }
+        self.start(setup.workers)
+    }
+
     pub(crate) fn moves(&self) -> Vec<Move> {
         let mut moves = Vec::new();
         for (r, run) in self.runs.iter().enumerate().filter(|(_, run)| !run.finished) {
@@ -237,6 +256,10 @@ impl World {
             }
             if matches!(run.publishing, Publishing::Asked(_)) && self.abandons > 0 {
                 steps.push(Step::PublishFailed);
+            }
+            let owes = status.output.is_some() && matches!(run.publishing, Publishing::No);
+            if owes && self.hangs > 0 {
+                steps.push(Step::Hang);
             }
             let patient = self.setup.alignment == Alignment::UntilTimeout;
             if patient

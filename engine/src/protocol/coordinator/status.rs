@@ -2,7 +2,7 @@
 
 use isochrone_persistence::ids::Epoch;
 
-use super::{Cause, Coordinator, Part};
+use super::{Cause, Coordinator, Life, Part};
 
 /// A picture of the machine at its last event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,21 @@ pub struct Status {
     pub published: Option<Epoch>,
     /// Milliseconds since then.
     pub published_age_ms: Option<u64>,
+    /// Output that is not visible yet, the oldest.
+    pub output: Option<Output>,
+    /// It takes no further checkpoint but the final one, and ends.
+    pub ending: bool,
+}
+
+/// Output that is on its way to its target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Of which checkpoint.
+    pub epoch: Epoch,
+    /// Milliseconds since it is waited for.
+    pub age_ms: u64,
+    /// Which sink instances have not made it visible.
+    pub missing: Vec<Part>,
 }
 
 /// A checkpoint in progress.
@@ -42,11 +57,18 @@ impl Coordinator {
             missing: running.missing.clone(),
             publishing: running.publishing,
         };
+        let output = |owed: &super::Owed| Output {
+            epoch: owed.epoch,
+            age_ms: self.now_ms - owed.since_ms,
+            missing: self.not_committed(owed.epoch),
+        };
         Status {
             running: self.running.as_ref().map(attempt),
             failures_in_row: self.failures,
             published: self.published.as_ref().map(|p| p.epoch),
             published_age_ms: self.published.as_ref().map(|p| self.now_ms - p.at_ms),
+            output: self.owed.as_ref().map(output),
+            ending: self.stopping || self.input_ended() || self.life != Life::Running,
         }
     }
 }

@@ -128,6 +128,88 @@ fn output_that_does_not_become_visible_holds_up_checkpoints() {
     assert_eq!(job.commit(13), [Finish { cause: Cause::Stopped }]);
 }
 
+fn overdue(epoch: u64, waited_ms: u64, workers: &[u32], gives_up: bool) -> Action {
+    let missing = workers.iter().map(|worker| part(SINK, *worker)).collect();
+    Overdue { epoch: Epoch(epoch), waited_ms, missing, gives_up }
+}
+
+/// It cannot be dropped: its checkpoint exists. Whoever waits behind it is told.
+#[test]
+fn output_that_stays_invisible_is_told_at_each_timeout_and_ends_the_job_as_failures_in_a_row_do() {
+    let mut job = job(Settings { failures_max: 3, ..settings() });
+    job.tick(100, 1);
+    job.complete(11);
+    job.on(Event::Committed { part: part(SINK, 0), epoch: Epoch(11) });
+    job.tick(200, 2);
+    job.complete(12);
+    assert_eq!(job.request(1, None), []);
+    assert_eq!(job.on(Event::Stop), []);
+    assert_eq!(job.tick(1099, 3), []);
+    let output = job.0.status().output.unwrap();
+    assert_eq!(
+        (output.epoch, output.age_ms, output.missing),
+        (Epoch(11), 999, vec![part(SINK, 1)])
+    );
+    // From the first tick after the manifest of 12: until then nobody listened.
+    let told: Vec<_> = (1..=3).map(|n| job.tick(1099 + n * 1000, 3)).collect();
+    assert_eq!(told[0], [overdue(11, 1999, &[1], false)]);
+    assert_eq!(told[1], [overdue(11, 2999, &[1], false)]);
+    let [Answer { id: 1, result: Err(why) }, last] = &told[2][..] else { panic!("{told:?}") };
+    assert_eq!(why, "the output of checkpoint 11 is not visible after 3999 ms");
+    assert_eq!(*last, overdue(11, 3999, &[1], true));
+    assert_eq!(job.tick(99_000, 9), [], "it is over");
+    assert_eq!(job.commit(11), [], "also if it becomes visible after all");
+}
+
+#[test]
+fn output_is_given_its_time_from_when_the_one_before_became_visible() {
+    let mut job = job(settings());
+    job.tick(100, 1);
+    job.complete(11);
+    job.tick(200, 2);
+    job.complete(12);
+    assert_eq!(job.tick(201, 2), []);
+    assert_eq!(job.tick(1200, 2), [], "a commit that is merely slow");
+    job.commit(11);
+    assert_eq!(job.0.status().output.unwrap().epoch, Epoch(12));
+    assert_eq!(job.tick(1210, 2), []);
+    assert_eq!(job.tick(2209, 2), []);
+    assert_eq!(job.tick(2210, 2), [overdue(12, 1010, &[0, 1], false)], "nothing else waits");
+    job.commit(12);
+    assert_eq!(job.0.status().output, None);
+    assert_eq!(job.tick(9000, 2), []);
+    let next = job.tick(9001, 3);
+    assert_eq!(next, [trigger(13, Cause::Interval)], "what was overdue counts no further");
+}
+
+/// The machine may have slept, or the coordinator have waited for the store.
+#[test]
+fn time_in_which_nobody_listened_counts_once_at_most() {
+    let mut job = job(settings());
+    job.tick(100, 1);
+    job.complete(11);
+    job.tick(200, 2);
+    job.tick(300, 2);
+    assert_eq!(job.ack_all(12), [publish(12, 100)]);
+    assert_eq!(job.tick(90_000, 2), [], "nothing is told while a manifest is in doubt");
+    job.published(12);
+    assert_eq!(job.tick(90_001, 2), []);
+    assert_eq!(job.tick(990_000, 2), [overdue(11, 989_900, &[0, 1], false)]);
+    assert_eq!(job.tick(990_999, 2), []);
+    assert_eq!(job.tick(991_000, 2), [overdue(11, 990_900, &[0, 1], true)]);
+}
+
+#[test]
+fn the_last_output_is_waited_for_as_long_as_any() {
+    let mut job = job(Settings { failures_max: 1, ..settings() });
+    job.on(Event::Stop);
+    job.complete(11);
+    assert!(job.0.status().ending);
+    job.tick(10, 0);
+    assert_eq!(job.tick(1010, 0), [overdue(11, 1010, &[0, 1], true)]);
+    assert_eq!(job.commit(11), []);
+}
+
 #[test]
 fn nothing_read_since_the_last_published_one_takes_none() {
     let mut job = job(settings());

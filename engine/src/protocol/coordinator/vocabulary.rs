@@ -9,9 +9,11 @@ pub struct Settings {
     pub interval_ms: Option<u64>,
     /// Records read between triggers; `None`: not by count.
     pub records: Option<u64>,
-    /// From trigger to the last acknowledgement; a checkpoint that takes longer is abandoned.
+    /// From trigger to the last acknowledgement; a checkpoint that takes longer is abandoned. Output
+    /// that takes longer to become visible is overdue.
     pub timeout_ms: u64,
-    /// So many abandoned in a row end the job (0 counts as 1).
+    /// So many abandoned in a row end the job (0 counts as 1), and so does output that is overdue so
+    /// many times.
     pub failures_max: u32,
 }
 
@@ -168,6 +170,17 @@ pub enum Action {
     Finish {
         /// `InputEnded` or `Stopped`.
         cause: Cause,
+    },
+    /// Output has not become visible in the time that a checkpoint may take, once more.
+    Overdue {
+        /// Of which checkpoint.
+        epoch: Epoch,
+        /// Since it is waited for.
+        waited_ms: u64,
+        /// Which sink instances have not made it visible.
+        missing: Vec<Part>,
+        /// Too often: end the job with an error that says so. Otherwise tell people.
+        gives_up: bool,
     },
     /// Too many failures: end the job with this error.
     Fail {
