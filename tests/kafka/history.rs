@@ -18,7 +18,7 @@ pub(crate) fn died_at(name: &str, step: &str) -> Place {
     place
 }
 
-pub(crate) fn dies_at(place: &mut Place, step: &str) {
+fn dies_at(place: &mut Place, step: &str) {
     place.feed(300);
     let mut job = place.job().workers(2).crash(step).start();
     let end = place.feed_until_it_ends(&mut job);

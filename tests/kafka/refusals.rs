@@ -1,7 +1,7 @@
 //! What can be wrong around a job: each mistake is told within 30 seconds, by what was found and
 //! what to do, and when it is mended nothing has been lost or doubled.
 
-use crate::place::{Place, was_killed};
+use crate::place::{Place, verdict, was_killed};
 use crate::support::kafka::{Broker, Topic};
 
 fn says(said: &str, words: &[&str]) {
@@ -76,6 +76,19 @@ fn a_record_that_is_too_large_for_the_topic_is_named_and_published_when_it_fits(
     place.output.set(&[("max.message.bytes", "100000")]);
     place.job().workers(1).ends_well();
     place.check();
+}
+
+/// Brokers measure the batch, and the client would make large ones.
+#[test]
+fn a_topic_that_takes_small_batches_only_gets_those() {
+    let mut place = Place::new("small-batches");
+    place.output.set(&[("max.message.bytes", "20000")]);
+    for promise in ["exactly", "at-least"] {
+        let rows = place.rows(600, 5_000);
+        place.input.write(rows);
+        place.job().workers(2).flag("--promise", promise).ends_well();
+    }
+    verdict(&place.expected, &place.output.read()).assert_exact();
 }
 
 /// The topic takes less than it did when the record was written down to be published.
