@@ -148,8 +148,14 @@ impl Ready {
             written: 0,
             sinks: Vec::new(),
             skipped: 0,
+            dead_letters: 0,
             checkpoints: Default::default(),
-            restore: RestoreReport { epoch: Some(manifest.epoch.0), ..Default::default() },
+            restore: RestoreReport {
+                epoch: Some(manifest.epoch.0),
+                positions: positions_of(&manifest, &self.plan),
+                remarks: remarks_of(&manifest, &self.plan),
+                ..Default::default()
+            },
             elapsed_ms: 0,
         }))
     }
@@ -191,13 +197,36 @@ pub(crate) fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {
 
 pub(crate) fn restore_report(taken: &Takeover, plan: &Plan) -> RestoreReport {
     let Some(from) = &taken.from else { return RestoreReport::default() };
+    let given_up = |id: &OperatorId| {
+        let left = from.operators.iter().find(|operator| operator.id == *id)?;
+        let ManifestPart::Sink { pending, .. } = &left.part else { return None };
+        (!pending.is_empty()).then_some(pending.len())
+    };
     let what = |id: &OperatorId, step: &Step| match step {
         Step::Keep => format!("`{id}`: kept"),
         Step::Upgrade { from } => format!("`{id}`: upgraded from version {from}"),
         Step::Rename { from, .. } => format!("`{id}`: taken over from `{from}`"),
         Step::New => format!("`{id}`: not in the checkpoint, starts empty"),
-        Step::Dropped => format!("`{id}`: dropped"),
+        Step::Dropped => match given_up(id) {
+            None => format!("`{id}`: dropped"),
+            Some(pieces) => format!(
+                "`{id}`: dropped; GIVEN UP with it: output that may not have been visible (pieces: \
+                 {pieces})"
+            ),
+        },
     };
+    RestoreReport {
+        epoch: Some(from.epoch.0),
+        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
+        positions: positions_of(from, plan),
+        remarks: remarks_of(from, plan),
+        passed_over: taken.passed_over.clone(),
+        ..RestoreReport::default()
+    }
+}
+
+/// A line for each split: how far the checkpoint has read it.
+fn positions_of(from: &Manifest, plan: &Plan) -> Vec<String> {
     let positions = from.operators.iter().flat_map(|operator| {
         let index = plan.successor_of(&operator.id);
         let source = plan.sources().find(|(source, _, _)| Some(*source) == index);
@@ -210,13 +239,18 @@ pub(crate) fn restore_report(taken: &Takeover, plan: &Plan) -> RestoreReport {
             format!("`{}` {} at {at}{end}", operator.id, split.id)
         })
     });
-    RestoreReport {
-        epoch: Some(from.epoch.0),
-        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
-        positions: positions.collect(),
-        passed_over: taken.passed_over.clone(),
-        ..RestoreReport::default()
-    }
+    positions.collect()
+}
+
+/// What sources say of splits that they would not find now.
+fn remarks_of(from: &Manifest, plan: &Plan) -> Vec<String> {
+    let inherited = takeover::inherit(plan, Some(from));
+    let remarks = plan.sources().flat_map(|(index, _, source)| {
+        let known: Vec<String> =
+            splits_of(&inherited[index].part).into_iter().map(|split| split.id).collect();
+        if known.is_empty() { Vec::new() } else { source.remarks(&known) }
+    });
+    remarks.collect()
 }
 
 fn kind_text(kind: &restore::Kind) -> String {

@@ -17,8 +17,7 @@ pub(crate) struct Tally {
     line: bool,
     shown_ms: u64,
     shown_read: u64,
-    /// Read, and written by sink.
-    processes: BTreeMap<usize, (u64, BTreeMap<usize, u64>)>,
+    processes: BTreeMap<usize, Progress>,
     bytes: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
@@ -49,10 +48,9 @@ impl Tally {
     }
 
     pub(crate) fn progress(&mut self, progress: Progress) {
-        let Progress { process, read, written, pause_us } = progress;
-        self.processes.insert(process, (read, written));
         let longest = &mut self.checkpoints.pause_us_max;
-        *longest = (*longest).max(pause_us);
+        *longest = (*longest).max(progress.pause_us);
+        self.processes.insert(progress.process, progress);
     }
 
     pub(crate) fn loaded(&mut self, id: &OperatorId, worker: Worker, rows: u64, bytes: u64) {
@@ -100,17 +98,21 @@ impl Tally {
     }
 
     pub(crate) fn read(&self) -> u64 {
-        self.processes.values().map(|(read, _)| read).sum()
+        self.processes.values().map(|process| process.read).sum()
+    }
+
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.processes.values().map(|process| process.dead_letters).sum()
     }
 
     pub(crate) fn written(&self) -> u64 {
-        self.processes.values().flat_map(|(_, written)| written.values()).sum()
+        self.processes.values().flat_map(|process| process.written.values()).sum()
     }
 
     /// Records by sink.
     pub(crate) fn written_by(&self) -> BTreeMap<usize, u64> {
         let mut by_sink = BTreeMap::new();
-        for (sink, count) in self.processes.values().flat_map(|(_, written)| written) {
+        for (sink, count) in self.processes.values().flat_map(|process| &process.written) {
             *by_sink.entry(*sink).or_default() += count;
         }
         by_sink

@@ -17,6 +17,7 @@ pub(super) struct KafkaCommitter {
     /// Until recovery.
     fenced: Option<Shut>,
     history: Option<String>,
+    outcomes: Vec<String>,
     lane: Option<Lane>,
 }
 
@@ -41,7 +42,8 @@ impl KafkaCommitter {
             job: job.clone(),
             accept_duplicates,
         };
-        let mut committer = KafkaCommitter { party, fenced: None, history: None, lane: None };
+        let (history, outcomes, lane) = (None, Vec::new(), None);
+        let mut committer = KafkaCommitter { party, fenced: None, history, outcomes, lane };
         // Process 0 recovers first, before the others are let in.
         if run.process > 0 {
             committer.start_lane(committer.party.publisher(run.process))?;
@@ -72,21 +74,24 @@ impl Committer<KafkaEffect> for KafkaCommitter {
             Error::internal("a Kafka sink was asked to recover before older runs were fenced")
         })?;
         let mut start = Start { from: from.map(|epoch| epoch.0), is_new, history, pending };
-        let mut lines = Vec::new();
         if let Some(before) = before {
-            lines = before.recover(&start)?.lines;
+            self.outcomes = before.recover(&start)?.outcomes;
             // Of the new id the checkpoint says nothing.
             start = Start { history: None, pending: Vec::new(), ..start };
         }
         let recovered = own.recover(&start)?;
-        lines.extend(recovered.lines);
+        self.outcomes.extend(recovered.outcomes);
         self.history = recovered.history;
         self.start_lane(recovered.first)?;
-        Ok(lines)
+        Ok(Vec::new())
     }
 
     fn history(&self) -> Option<String> {
         self.history.clone()
+    }
+
+    fn outcomes(&self) -> Vec<String> {
+        self.outcomes.clone()
     }
 
     fn commit(&mut self, effects: &[KafkaEffect]) -> Result<()> {
