@@ -125,10 +125,13 @@ impl Ready {
         )))
     }
 
-    /// If an earlier run has finished everything and no input has come since: says so.
-    pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
+    /// If an earlier run has finished everything and no input has come since: says so. Asked in each
+    /// process of a run.
+    pub(crate) fn nothing_to_do(&self, process: u32) -> Result<Option<Summary>> {
         let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
-        let Ground::From { manifest, passed_over, .. } = ground else { return Ok(None) };
+        let Ground::From { manifest, passed_over, .. } = ground else {
+            return self.look_at_input(process).map(|()| None);
+        };
         // A damaged checkpoint is not left in place: a run puts an intact one above it.
         if !passed_over.is_empty() {
             return Ok(None);
@@ -158,6 +161,13 @@ impl Ready {
             },
             elapsed_ms: 0,
         }))
+    }
+
+    /// At a fresh start: input that is not there is told before the job is claimed and folders are
+    /// made for its output.
+    fn look_at_input(&self, process: u32) -> Result<()> {
+        let looks = self.plan.sources().filter(|_| process == 0);
+        looks.map(|(_, _, source)| source.discover(&[]).map(drop)).collect()
     }
 
     fn has_input(&self, manifest: &Manifest) -> Result<bool> {

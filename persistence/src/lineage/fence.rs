@@ -57,8 +57,8 @@ impl Fence {
             let generation = found.manifest?.generation;
             if generation > self.generation {
                 return Err(Error::fenced(format!(
-                    "job `{}`: generation {generation} has taken over from generation {}: stop \
-                     this run",
+                    "job `{}`: a newer run, generation {generation}, has taken over from \
+                     generation {}: stop this one",
                     self.job, self.generation
                 )));
             }
