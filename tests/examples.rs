@@ -13,9 +13,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Deserialize;
 use support::example::{Example, lines_of, snapshot};
+use support::wait;
 
 const PURCHASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.csv");
 const TOTALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.totals.csv");
@@ -87,6 +89,30 @@ fn account_risk_gives_the_same_totals_on_several_workers() {
     let folder = tempfile::tempdir().unwrap();
     account_risk(folder.path(), PURCHASES).arg("--workers", "3").succeeds();
     assert_eq!(assessed(&folder.path().join("out")), totals());
+}
+
+/// As the README says: purchases trickle in, and the job is killed halfway.
+#[test]
+fn account_risk_goes_on_where_it_was_killed_while_its_input_grew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("growing.csv"), folder.path().join("out"));
+    let purchases = fs::read_to_string(PURCHASES).unwrap();
+    let (first, second) = purchases.split_at(purchases.len() / 2);
+    fs::write(&input, first).unwrap();
+    let run = || account_risk(folder.path(), input.to_str().unwrap()).flag("--follow");
+    let written = || if output.exists() { lines_of(&output, "jsonl").len() } else { 0 };
+    let mut killed = run().start();
+    assert!(wait::soon(|| written() > 0), "no output");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    fs::write(&input, [first, second].concat()).unwrap();
+    let mut stopped = run().arg("--workers", "2").start();
+    let all = purchases.lines().count() - 1;
+    let is_done = wait::soon(|| written() == all);
+    Command::new("kill").arg(stopped.id().to_string()).status().unwrap();
+    assert_eq!(stopped.wait().unwrap().code(), Some(0));
+    assert!(is_done, "{} of {all}", written());
+    assert_eq!(assessed(&output), totals());
 }
 
 const HEADER: &str = "event_id,account,at,units,cents\n";

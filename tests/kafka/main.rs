@@ -37,6 +37,7 @@ mod place;
 mod refusals;
 #[cfg(feature = "kafka-ssl")]
 mod secrets;
+mod slips;
 #[path = "../support/mod.rs"]
 mod support;
 mod two_sinks;
