@@ -115,7 +115,7 @@ impl Bench {
         drops: &[&str],
         build: impl Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     ) -> Result<Summary> {
-        let drop = drops.iter().map(|id| OperatorId::new(*id).unwrap()).collect();
+        let drop = drops.iter().map(|id| OperatorId::new(id).unwrap()).collect();
         let args = RunArgs { quiet: true, drop, ..RunArgs::default() };
         let store = self.folder.path().join("store");
         Job::new("mail").checkpoint(Checkpoint::dir(store)).run(args, build)

@@ -87,7 +87,8 @@ fn a_topic_that_is_missing_is_told_with_who_reads_or_writes_it() {
 #[test]
 fn what_is_malformed_is_shown_by_its_beginning_and_the_flags_that_help_are_named() {
     let bench = Bench::new("slips-malformed");
-    let shown = r#"it begins with `{"event_id": 7,\u{7}\n "and so on, so that nobody wants to read a`"#;
+    let shown =
+        r#"it begins with `{"event_id": 7,\u{7}\n "and so on, so that nobody wants to read a`"#;
     let place = "source `purchases`: topic slips-malformed-in, partition 0, offset 1: ";
     bench.fails_with(2, &[], &[place, shown, "`--on-malformed skip`", "dead-letters=DIR|URL"]);
     let said = bench.ends_well(&["--on-malformed", "LETTERS"]);

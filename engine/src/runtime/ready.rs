@@ -166,8 +166,8 @@ impl Ready {
     /// At a fresh start: input that is not there is told before the job is claimed and folders are
     /// made for its output.
     fn look_at_input(&self, process: u32) -> Result<()> {
-        let looks = self.plan.sources().filter(|_| process == 0);
-        looks.map(|(_, _, source)| source.discover(&[]).map(drop)).collect()
+        let mut sources = self.plan.sources().filter(|_| process == 0);
+        sources.try_for_each(|(_, _, source)| source.discover(&[]).map(drop))
     }
 
     fn has_input(&self, manifest: &Manifest) -> Result<bool> {
