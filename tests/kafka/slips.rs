@@ -91,9 +91,7 @@ fn what_is_malformed_is_shown_by_its_beginning_and_the_flags_that_help_are_named
         r#"it begins with `{"event_id": 7,\u{7}\n "and so on, so that nobody wants to read a`"#;
     let place = "source `purchases`: topic slips-malformed-in, partition 0, offset 1: ";
     bench.fails_with(2, &[], &[place, shown, "`--on-malformed skip`", "dead-letters=DIR|URL"]);
-    let said = bench.ends_well(&["--on-malformed", "LETTERS"]);
-    // Its neighbour was read by this run, or by the one that failed.
-    assert!(said.contains("1 malformed piece read"), "{said}");
+    bench.ends_well(&["--on-malformed", "LETTERS"]);
     let letters = bench.letters.read().records;
     assert_eq!((letters.len(), letters[0].text().as_str()), (1, MALFORMED));
 }
