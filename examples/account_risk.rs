@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use clap::builder::ValueParser;
-use ends::{End, KafkaFlags};
+use ends::{End, Hint, KafkaFlags};
 use isochrone::connector::{Malformed, OnMalformed, Source};
 use isochrone::prelude::*;
 
@@ -61,25 +61,31 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
-    let is_read = |end: &End| matches!(end, End::Topic(_)) && *end == args.input;
+    assess(args).map_err(|error| ends::in_flags(error, &[MALFORMED]))
+}
+
+const MALFORMED: Hint = Hint {
+    says: &["`OnMalformed::Skip`"],
+    flags: "`--on-malformed skip` or `--on-malformed dead-letters=DIR|URL`",
+};
+
+fn assess(args: Args) -> Result<Summary> {
     let letters = match &args.on_malformed {
         NotAPurchase::DeadLetters(end) => Some(end),
         NotAPurchase::Fail | NotAPurchase::Skip => None,
     };
-    if is_read(&args.output) || letters.is_some_and(is_read) {
-        return Err(Error::invalid("the job reads what it writes: name another topic"));
+    args.kafka.check(&args.input, &args.output, letters, args.follow)?;
+    for written in [Some(&args.output), letters].into_iter().flatten() {
+        if let (End::Path(input), End::Path(written)) = (&args.input, written) {
+            Files::at(input).check_apart_from(written)?;
+        }
     }
-    args.kafka.check(&args.input, &args.output, args.follow)?;
     match &args.output {
         #[cfg(feature = "kafka")]
         End::Topic(url) => args.kafka.create(url)?,
         #[cfg(not(feature = "kafka"))]
         End::Topic(url) => return ends::without_kafka(url),
-        End::Path(output) => {
-            if let End::Path(input) = &args.input {
-                Files::at(input).check_apart_from(output)?;
-            }
-        }
+        End::Path(_) => {}
     }
     let job = Job::new("account-risk").checkpoint(Checkpoint::dir("state"));
     job.run(args.run.clone(), move |flow| account_risk(flow, &args))

@@ -32,7 +32,7 @@ struct Args {
     #[arg(long, value_name = "PATH")]
     input: PathBuf,
     /// The topic, kafka://host:port/topic
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = ends::topic)]
     output: String,
     #[command(flatten)]
     kafka: KafkaFlags,
@@ -47,7 +47,12 @@ fn main() -> ExitCode {
 
 pub(crate) fn run(args: impl IntoIterator<Item = OsString>) -> Result<Summary> {
     let args = Args::parse_from(args);
-    args.kafka.check(&End::Path(args.input.clone()), &End::Topic(args.output.clone()), false)?;
+    load(args).map_err(|error| ends::in_flags(error, &[]))
+}
+
+fn load(args: Args) -> Result<Summary> {
+    let (input, output) = (End::Path(args.input.clone()), End::Topic(args.output.clone()));
+    args.kafka.check(&input, &output, None, false)?;
     args.kafka.create(&args.output)?;
     let job = Job::new("load-topic").checkpoint(Checkpoint::dir("state-load"));
     job.run(args.run.clone(), move |flow| {

@@ -26,7 +26,7 @@ pub mod prelude {
     pub use serde::{Deserialize, Serialize};
 }
 
-/// The job in the README compiles.
-#[cfg(doctest)]
+/// The jobs in the README compile.
+#[cfg(all(doctest, feature = "kafka"))]
 #[doc = include_str!("../README.md")]
 mod readme {}

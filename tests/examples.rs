@@ -13,9 +13,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 use serde::Deserialize;
 use support::example::{Example, lines_of, snapshot};
+use support::wait;
 
 const PURCHASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.csv");
 const TOTALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.totals.csv");
@@ -89,6 +91,30 @@ fn account_risk_gives_the_same_totals_on_several_workers() {
     assert_eq!(assessed(&folder.path().join("out")), totals());
 }
 
+/// As the README says: purchases trickle in, and the job is killed halfway.
+#[test]
+fn account_risk_goes_on_where_it_was_killed_while_its_input_grew() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, output) = (folder.path().join("growing.csv"), folder.path().join("out"));
+    let purchases = fs::read_to_string(PURCHASES).unwrap();
+    let (first, second) = purchases.split_at(purchases.len() / 2);
+    fs::write(&input, first).unwrap();
+    let run = || account_risk(folder.path(), input.to_str().unwrap()).flag("--follow");
+    let written = || if output.exists() { lines_of(&output, "jsonl").len() } else { 0 };
+    let mut killed = run().start();
+    assert!(wait::soon(|| written() > 0), "no output");
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    fs::write(&input, [first, second].concat()).unwrap();
+    let mut stopped = run().arg("--workers", "2").start();
+    let all = purchases.lines().count() - 1;
+    let is_done = wait::soon(|| written() == all);
+    Command::new("kill").arg(stopped.id().to_string()).status().unwrap();
+    assert_eq!(stopped.wait().unwrap().code(), Some(0));
+    assert!(is_done, "{} of {all}", written());
+    assert_eq!(assessed(&output), totals());
+}
+
 const HEADER: &str = "event_id,account,at,units,cents\n";
 
 #[test]
@@ -130,15 +156,19 @@ fn account_risk_does_with_malformed_input_as_told() {
     let error = run("fail").fails_with(2);
     assert!(error.contains("error: ") && error.contains("line 3"), "{error}");
     assert!(error.contains("`1997-02-30` is not a day"), "{error}");
+    assert!(error.contains("it reads `e2,x,1997-02-30,1,1`;"), "{error}");
+    let flags = "(by flags: `--on-malformed skip` or `--on-malformed dead-letters=DIR|URL`)";
+    assert!(error.contains(flags), "{error}");
 
     let skipped = run("skip").arg("--on-malformed", "skip").succeeds();
-    assert!(skipped.contains("1 malformed pieces skipped"), "{skipped}");
+    assert!(skipped.contains("1 malformed piece skipped"), "{skipped}");
     assert_eq!(total("skip"), expected);
 
     let letters = folder.path().join("letters");
     let dead_letters = format!("dead-letters={}", letters.display());
     let told = run("dead").arg("--on-malformed", &dead_letters).succeeds();
-    let written = "2 records read, 3 written (1 to `dead-letters`, 2 to `assessments`) in";
+    let written = "2 records and 1 malformed piece read, 3 written (1 to `dead-letters`, 2 to \
+                   `assessments`) in";
     assert!(told.contains(written), "{told}");
     assert_eq!(total("dead"), expected);
     let letters = lines_of(&letters, "jsonl");
@@ -168,11 +198,45 @@ fn account_risk_refuses_slips_of_the_pen() {
         let error = account_risk(folder.path(), input).flag(flag).fails_with(2);
         assert!(error.contains(says) && error.contains("leave it out"), "{error}");
     }
+    let topic = "kafka://127.0.0.1:1/t";
+    for (output, dead_letters, says) in [
+        (topic, topic, "`--output` and `--on-malformed dead-letters=` name the same place"),
+        ("./out", "out/", "`--output` and `--on-malformed dead-letters=` name the same place"),
+        ("kafka://127.0.0.1:1/in", topic, "the job reads what it writes"),
+        (topic, "kafka://127.0.0.1:2,127.0.0.1:1/in", "the job reads what it writes"),
+    ] {
+        let run = Example::new("account_risk").arg("--input", "kafka://127.0.0.1:1/in");
+        let run = run.arg("--output", output).store(folder.path());
+        let letters = format!("dead-letters={dead_letters}");
+        let error = run.arg("--on-malformed", &letters).fails_with(2);
+        assert!(error.contains(says), "{error}");
+    }
+    for slip in [
+        "kafka//host/topic",
+        "kafka//host:1/topic",
+        "kafka/host:1/topic",
+        "kafka:/host/topic",
+        "Kafka://host:1/topic",
+        "kafak://host:1/topic",
+        "host:1/topic",
+    ] {
+        let error = account_risk(folder.path(), slip).fails_with(2);
+        assert!(
+            error.contains("nor kafka://host:port/topic") && error.contains("--input"),
+            "{error}"
+        );
+        assert!(error.contains(&format!("write ./{slip}")), "{error}");
+    }
     for output in [folder.path().join("in"), folder.path().join("in/out")] {
         fs::create_dir_all(folder.path().join("in")).unwrap();
         let input = folder.path().join("in");
         let run = Example::new("account_risk").path("--input", &input).path("--output", &output);
         let error = run.store(folder.path()).fails_with(2);
+        assert!(error.contains("the job reads what it writes"), "{error}");
+        let letters = format!("dead-letters={}", output.display());
+        let run = Example::new("account_risk").path("--input", &input).store(folder.path());
+        let run = run.path("--output", &folder.path().join("out"));
+        let error = run.arg("--on-malformed", &letters).fails_with(2);
         assert!(error.contains("the job reads what it writes"), "{error}");
     }
     let names: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
@@ -236,7 +300,26 @@ fn account_risk_names_what_it_has_no_right_to() {
 fn account_risk_names_an_input_that_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let error = account_risk(folder.path(), "no/such/purchases.csv").fails_with(2);
+    assert!(error.contains("source `purchases`: "), "{error}");
     assert!(error.contains("no/such/purchases.csv"), "{error}");
+    assert_eq!(snapshot(folder.path()), BTreeMap::new(), "it leaves something behind");
+    assert!(!folder.path().join("out").exists());
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn account_risk_refuses_a_topic_without_a_name_and_a_secret_among_its_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    for url in ["kafka://host", "kafka://host:1", "kafka://host:1/"] {
+        let error = account_risk(folder.path(), url).fails_with(2);
+        assert!(error.contains("names no topic; write `kafka://host:port/topic`"), "{error}");
+    }
+    let run = account_risk(folder.path(), "kafka://127.0.0.1:1/t").flag("--until-end");
+    let error = run.arg("--kafka-set", "sasl.password=hunter2").fails_with(2);
+    assert!(error.contains("setting `sasl.password` of Kafka is a secret"), "{error}");
+    assert!(error.contains("`--kafka-secret KEY=env:NAME`"), "{error}");
+    assert!(!error.contains("hunter2"), "{error}");
+    assert_eq!(snapshot(folder.path()), BTreeMap::new(), "it leaves something behind");
 }
 
 #[derive(Deserialize)]

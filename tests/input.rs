@@ -191,7 +191,7 @@ fn skipped_input_is_counted_also_across_a_restart() {
     desk.put("b.csv", "4,a,1\n,,\n");
     let summary = desk.run(OnMalformed::Skip).unwrap();
     assert_eq!((summary.read, summary.skipped, desk.skipped_in_all()), (1, 1, 3));
-    assert!(summary.to_string().contains("1 malformed pieces skipped"), "{summary}");
+    assert!(summary.to_string().contains("1 malformed piece skipped"), "{summary}");
     assert_eq!(desk.run(OnMalformed::Skip).unwrap().outcome, Outcome::NothingToDo);
     assert_eq!(desk.lines("out"), ["1 a 10", "3 a 40", "4 a 41"]);
 }

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 /// A source, to find splits.
 pub(crate) trait AnySource {
     fn discover(&self, known: &[String]) -> Result<Discovery<Value>>;
+    fn remarks(&self, known: &[String]) -> Vec<String>;
     fn has_more(&self, split: &manifest::Split) -> Result<bool>;
     fn observer(&self) -> Option<AnyObserver>;
     fn show(&self, position: &Value) -> String;
@@ -22,11 +23,14 @@ pub(crate) trait AnySource {
 /// Is told the splits of a checkpoint that exists.
 pub(crate) type AnyObserver = Box<dyn FnMut(&[manifest::Split])>;
 
-pub(crate) struct ErasedSource<S>(pub(crate) Rc<S>);
+pub(crate) struct ErasedSource<S> {
+    pub(crate) id: OperatorId,
+    pub(crate) inner: Rc<S>,
+}
 
 impl<S: Source> AnySource for ErasedSource<S> {
     fn discover(&self, known: &[String]) -> Result<Discovery<Value>> {
-        let found = self.0.discover(known)?;
+        let found = self.inner.discover(known).map_err(|error| self.of_source(error))?;
         let erase = |split: Split<S::Position>| -> Result<Split<Value>> {
             let position = serde_json::to_value(&split.position).map_err(|error| {
                 Error::internal(format!("the position of split `{}` does not encode", split.id))
@@ -38,14 +42,22 @@ impl<S: Source> AnySource for ErasedSource<S> {
         Ok(Discovery { new, complete: found.complete })
     }
 
+    fn remarks(&self, known: &[String]) -> Vec<String> {
+        let of_source = |remark| format!("source `{}`: {remark}", self.id);
+        self.inner.remarks(known).into_iter().map(of_source).collect()
+    }
+
     fn has_more(&self, split: &manifest::Split) -> Result<bool> {
-        self.0.has_more(&decode_split(split)?)
+        let split = decode_split(&self.id, split)?;
+        self.inner.has_more(&split).map_err(|error| self.of_source(error))
     }
 
     fn observer(&self) -> Option<AnyObserver> {
-        let mut observer = self.0.observer()?;
+        let mut observer = self.inner.observer()?;
+        let id = self.id.clone();
         Some(Box::new(move |splits| {
-            match splits.iter().map(decode_split).collect::<Result<Vec<_>>>() {
+            let decode = |split| decode_split(&id, split);
+            match splits.iter().map(decode).collect::<Result<Vec<_>>>() {
                 Ok(splits) => observer(&splits),
                 Err(error) => tracing::warn!(%error, "a checkpoint is not made known"),
             }
@@ -54,16 +66,29 @@ impl<S: Source> AnySource for ErasedSource<S> {
 
     fn show(&self, position: &Value) -> String {
         match serde_json::from_value(position.clone()) {
-            Ok(known) => self.0.show(&known),
+            Ok(known) => self.inner.show(&known),
             Err(_) => position.to_string(),
         }
     }
 }
 
-fn decode_split<P: DeserializeOwned>(split: &manifest::Split) -> Result<Split<P>> {
+impl<S> ErasedSource<S> {
+    fn of_source(&self, error: Error) -> Error {
+        error.within(&format!("source `{}`", self.id))
+    }
+}
+
+/// A split as its source knows it. What the store gives back is what was written, so that a position
+/// that does not decode is one of another kind of source.
+pub(crate) fn decode_split<P: DeserializeOwned>(
+    source: &OperatorId,
+    split: &manifest::Split,
+) -> Result<Split<P>> {
     let position = serde_json::from_value(split.position.clone()).map_err(|error| {
-        Error::corrupt(format!(
-            "the position of split `{}` does not decode; another kind of source wrote it",
+        Error::incompatible(format!(
+            "the checkpoint says of split `{}` of source `{source}` what this kind of source does not \
+             understand: another kind, or another release of it, has read it; read what was read \
+             before, or give the source another id and `--drop {source}`",
             split.id
         ))
         .with_source(error)
@@ -77,11 +102,14 @@ pub(crate) trait AnySink {
     fn describe(&self, effect: &Value) -> String;
 }
 
-pub(crate) struct ErasedSink<S>(pub(crate) Rc<S>);
+pub(crate) struct ErasedSink<S> {
+    pub(crate) id: OperatorId,
+    pub(crate) inner: Rc<S>,
+}
 
 impl<S: Sink> AnySink for ErasedSink<S> {
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>> {
-        Ok(Box::new(ErasedCommitter { inner: self.0.committer(context)? }))
+        Ok(Box::new(ErasedCommitter { id: self.id.clone(), inner: self.inner.committer(context)? }))
     }
 
     fn describe(&self, effect: &Value) -> String {
@@ -100,10 +128,16 @@ pub(crate) trait AnyCommitter: Send {
     fn join(&mut self, _history: Option<&str>) -> Result<()> {
         Ok(())
     }
+
+    /// See [`Committer::outcomes`].
+    fn outcomes(&self) -> Vec<String> {
+        Vec::new()
+    }
     fn commit(&mut self, effects: &[Value]) -> Result<()>;
 }
 
 struct ErasedCommitter<E> {
+    id: OperatorId,
     inner: Box<dyn Committer<E>>,
 }
 
@@ -114,7 +148,7 @@ impl<E: DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
 
     fn recover(&mut self, recovery: Recovery<Value>) -> Result<Vec<String>> {
         let Recovery { pending, from, renamed_from, is_new, history } = recovery;
-        let pending = decode(pending)?;
+        let pending = decode(&self.id, pending)?;
         self.inner.recover(Recovery { pending, from, renamed_from, is_new, history })
     }
 
@@ -126,17 +160,23 @@ impl<E: DeserializeOwned + Send + 'static> AnyCommitter for ErasedCommitter<E> {
         self.inner.join(history)
     }
 
+    fn outcomes(&self) -> Vec<String> {
+        self.inner.outcomes()
+    }
+
     fn commit(&mut self, effects: &[Value]) -> Result<()> {
-        self.inner.commit(&decode(effects.to_vec())?)
+        self.inner.commit(&decode(&self.id, effects.to_vec())?)
     }
 }
 
-fn decode<E: DeserializeOwned>(effects: Vec<Value>) -> Result<Vec<E>> {
+fn decode<E: DeserializeOwned>(sink: &OperatorId, effects: Vec<Value>) -> Result<Vec<E>> {
     let decode = |effect| {
         serde_json::from_value(effect).map_err(|error| {
-            Error::corrupt(
-                "a pending effect of a sink does not decode; another kind of sink wrote it",
-            )
+            Error::incompatible(format!(
+                "the checkpoint owes output of sink `{sink}` that another kind of sink has prepared; \
+                 run the job once more with the sink as it was, or give this one another id and the \
+                 output up (`--drop {sink}`)"
+            ))
             .with_source(error)
         })
     };

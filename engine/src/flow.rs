@@ -128,7 +128,7 @@ impl<'s> Flow<'s> {
         dead_letters: bool,
     ) -> (Stream<'s, S::Item>, Stream<'s, Malformed>) {
         let source = Rc::new(source);
-        let erased = Rc::new(ErasedSource(source.clone()));
+        let erased = Rc::new(ErasedSource { id: self.checked(&id.id), inner: source.clone() });
         let (id, part) = self.declare(&id, Role::Source(erased));
         let (good, bad) = dataflow::source(&self.site, self.scope, source, &id, part, dead_letters);
         let origins: Origins = Rc::new([part.operator].into());
@@ -141,7 +141,8 @@ impl<'s> Flow<'s> {
 
     pub(crate) fn sink<T: Record, S: Sink<Item = T>>(&self, id: &Id, edge: Edge<'s, T>, sink: S) {
         let sink = Rc::new(sink);
-        let (id, part) = self.declare(id, Role::Sink(Rc::new(ErasedSink(sink.clone()))));
+        let erased = Rc::new(ErasedSink { id: self.checked(&id.id), inner: sink.clone() });
+        let (id, part) = self.declare(id, Role::Sink(erased));
         if !self.planning {
             let opened = dataflow::sink(&self.site, edge, &*sink, &id, part);
             opened.unwrap_or_else(|error| self.fail(error));

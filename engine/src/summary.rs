@@ -36,6 +36,8 @@ pub struct Summary {
     pub sinks: Vec<Written>,
     /// Pieces of malformed input that this run skipped.
     pub skipped: u64,
+    /// Pieces of malformed input that this run handed on as dead letters.
+    pub dead_letters: u64,
     /// Its checkpoints.
     pub checkpoints: CheckpointStats,
     /// What it restored.
@@ -112,7 +114,10 @@ pub struct RestoreReport {
     pub positions: Vec<String>,
     /// Newer checkpoints that were passed over because they are damaged.
     pub passed_over: Vec<String>,
-    /// Output that the checkpoint named and that may not have been visible: it is now.
+    /// What sources say of splits that they would not find now.
+    pub remarks: Vec<String>,
+    /// Output that the checkpoint named and that may not have been visible, and what became of it: it
+    /// is visible now.
     pub pending: Vec<String>,
     /// What sinks found and did: output taken out of sight because it will be written again,
     /// output that a consumer has taken already.
@@ -151,10 +156,28 @@ impl fmt::Display for RestoreReport {
         for Loaded { operator, worker, rows, bytes } in &self.loaded {
             write!(f, "\n  `{operator}` on worker {worker}: {rows} rows, {bytes} bytes")?;
         }
-        for line in &self.positions {
+        for line in self.positions.iter().chain(&self.remarks) {
             write!(f, "\n  {line}")?;
         }
         Ok(())
+    }
+}
+
+/// So many positions are shown where nothing is done.
+const DONE_SHOWN: usize = 5;
+
+impl RestoreReport {
+    /// Why there is nothing to do: somebody may have meant other input, or other output.
+    fn tell_what_is_done(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(epoch) = self.epoch else { return Ok(()) };
+        write!(f, "; output stays where it was written; checkpoint {epoch} has read:")?;
+        for line in self.positions.iter().take(DONE_SHOWN) {
+            write!(f, "\n  {line}")?;
+        }
+        if let more @ 1.. = self.positions.len().saturating_sub(DONE_SHOWN) {
+            write!(f, "\n  and {more} more")?;
+        }
+        self.remarks.iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 
@@ -163,13 +186,21 @@ impl fmt::Display for Summary {
         let seconds = self.elapsed_ms as f64 / 1000.0;
         match self.outcome {
             Outcome::NothingToDo => {
-                return write!(f, "all input is done: nothing was read, nothing was changed");
+                write!(f, "all input is done: nothing was read, nothing was changed")?;
+                return self.restore.tell_what_is_done(f);
             }
             Outcome::InputEnded => write!(f, "all input read")?,
             Outcome::Stopped => write!(f, "stopped")?,
         }
         let CheckpointStats { published, failed, bytes_total, .. } = self.checkpoints;
-        write!(f, ": {} records read, {} written", self.read, self.written)?;
+        write!(f, ": {} records", self.read)?;
+        // They are not counted as records, and written all the same.
+        if self.dead_letters > 0 {
+            write!(f, " and {} read", malformed(self.dead_letters))?;
+        } else {
+            write!(f, " read")?;
+        }
+        write!(f, ", {} written", self.written)?;
         // What is output and what are dead letters, say.
         if self.sinks.len() > 1 {
             let of = |Written { sink, records }: &Written| format!("{records} to `{sink}`");
@@ -181,11 +212,16 @@ impl fmt::Display for Summary {
             " in {seconds:.2} s; {published} checkpoints, {bytes_total} bytes of state written"
         )?;
         if self.skipped > 0 {
-            write!(f, "; {} malformed pieces skipped", self.skipped)?;
+            write!(f, "; {} skipped", malformed(self.skipped))?;
         }
         if failed > 0 {
             write!(f, "; {failed} checkpoints dropped")?;
         }
         Ok(())
     }
+}
+
+fn malformed(pieces: u64) -> String {
+    let s = if pieces == 1 { "" } else { "s" };
+    format!("{pieces} malformed piece{s}")
 }

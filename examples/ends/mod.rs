@@ -1,7 +1,7 @@
 //! Where an example reads and writes, as its flags say: a path, or a topic `kafka://host:port/topic`.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{PathBuf, absolute};
 use std::str::FromStr;
 
 use isochrone::prelude::*;
@@ -30,15 +30,93 @@ impl FromStr for End {
     type Err = String;
 
     fn from_str(text: &str) -> Result<End, String> {
-        let lower = text.to_ascii_lowercase();
         if text.starts_with("kafka://") {
-            Ok(End::Topic(text.to_owned()))
-        } else if lower.starts_with("kafka:") || lower.contains("://") {
-            Err(format!("`{text}` is neither a path nor kafka://host:port/topic"))
+            topic(text).map(End::Topic)
+        } else if is_nearly_a_topic(text) {
+            Err(format!(
+                "`{text}` is neither a path nor kafka://host:port/topic; if it is a path, write \
+                 ./{text}"
+            ))
         } else {
             Ok(End::Path(PathBuf::from(text)))
         }
     }
+}
+
+/// A slip of the pen must not become a folder of that name.
+fn is_nearly_a_topic(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    let has_port = |part: &str| {
+        let port = part.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        matches!(port, Some(Ok(_)))
+    };
+    let mut parts = lower.split('/').filter(|part| !part.is_empty());
+    let begins_with_an_address = match parts.next() {
+        Some("kafka") => parts.next().is_some_and(has_port),
+        first => !lower.starts_with('/') && first.is_some_and(has_port),
+    };
+    begins_with_an_address
+        || lower.contains("://")
+        || ["kafka:", "kafka//"].iter().any(|slip| lower.starts_with(slip))
+}
+
+/// The URL of a topic, checked as far as that goes without a broker.
+pub(crate) fn topic(url: &str) -> Result<String, String> {
+    #[cfg(feature = "kafka")]
+    Kafka::parse_url(url).map_err(|error| error.to_string())?;
+    Ok(url.to_owned())
+}
+
+/// What the library says of its own, and the flags that do that here.
+pub(crate) struct Hint {
+    /// All of it is in the message.
+    pub(crate) says: &'static [&'static str],
+    pub(crate) flags: &'static str,
+}
+
+const HINTS: [Hint; 3] = [
+    Hint {
+        says: &["`Kafka::secret`"],
+        flags: "`--kafka-secret KEY=env:NAME` or `--kafka-secret KEY=file:PATH`",
+    },
+    Hint { says: &["name another", "progress topic"], flags: "`--progress-topic NAME`" },
+    Hint {
+        says: &["cannot write to topic", "there is no such topic"],
+        flags: "`--create-topic PARTITIONS` makes the topic of `--output`, and no other",
+    },
+];
+
+/// The library knows no flags of its programs: an error with those that help.
+pub(crate) fn in_flags(error: Error, more: &[Hint]) -> Error {
+    let text = error.report();
+    let helps = |hint: &&Hint| hint.says.iter().all(|part| text.contains(part));
+    match HINTS.iter().chain(more).find(helps) {
+        Some(Hint { flags, .. }) => Error::new(error.kind(), format!("{text} (by flags: {flags})")),
+        None => error,
+    }
+}
+
+impl End {
+    /// Whether both are one place, as far as names tell.
+    fn is_same_as(&self, other: &End) -> bool {
+        match (self, other) {
+            (End::Path(one), End::Path(other)) => match (absolute(one), absolute(other)) {
+                (Ok(one), Ok(other)) => one.components().eq(other.components()),
+                _ => false,
+            },
+            (End::Topic(one), End::Topic(other)) => {
+                let ((one, topic), (other, other_topic)) =
+                    (address_and_topic(one), address_and_topic(other));
+                topic == other_topic && one.split(',').any(|at| other.split(',').any(|it| it == at))
+            }
+            _ => false,
+        }
+    }
+}
+
+fn address_and_topic(url: &str) -> (&str, &str) {
+    let rest = url.strip_prefix("kafka://").unwrap_or(url);
+    rest.split_once('/').unwrap_or((rest, ""))
 }
 
 /// How to talk to Kafka.
@@ -62,9 +140,22 @@ pub(crate) struct KafkaFlags {
 }
 
 impl KafkaFlags {
-    /// Refuses flags that would change nothing: who gives them means something else.
-    pub(crate) fn check(&self, input: &End, output: &End, follow: bool) -> Result<()> {
+    /// Refuses flags that would change nothing, since who gives them means something else, and ends
+    /// that would be mixed up.
+    pub(crate) fn check(
+        &self,
+        input: &End,
+        output: &End,
+        dead_letters: Option<&End>,
+        follow: bool,
+    ) -> Result<()> {
         let is_topic = |end: &End| matches!(end, End::Topic(_));
+        let is_output = |end: &End| end.is_same_as(output);
+        let is_read = |end: &End| is_topic(end) && end.is_same_as(input);
+        let is_progress = |end: &End| match (end, &self.progress_topic) {
+            (End::Topic(url), Some(progress)) => address_and_topic(url).1 == progress,
+            _ => false,
+        };
         let useless = [
             (
                 self.until_end && !is_topic(input),
@@ -79,6 +170,21 @@ impl KafkaFlags {
             (
                 self.create_topic.is_some() && !is_topic(output),
                 "`--create-topic` is for topics, and the output is a directory; leave it out",
+            ),
+            (
+                dead_letters.is_some_and(is_output),
+                "`--output` and `--on-malformed dead-letters=` name the same place, where nobody could \
+                 tell output from dead letters; give the dead letters a place of their own",
+            ),
+            (
+                is_read(output) || dead_letters.is_some_and(is_read),
+                "the job reads what it writes: `--input` names the same topic as `--output` or \
+                 `--on-malformed dead-letters=`; name another one",
+            ),
+            (
+                [Some(input), Some(output), dead_letters].into_iter().flatten().any(is_progress),
+                "`--progress-topic` names a topic that the job reads or writes; it needs one of its \
+                 own: name another one, or leave it out",
             ),
         ];
         match useless.iter().find(|(is_useless, _)| *is_useless) {

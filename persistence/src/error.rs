@@ -129,6 +129,19 @@ impl Error {
         self
     }
 
+    /// The same error, its message saying first what it happened in.
+    ///
+    /// ```
+    /// use isochrone_persistence::Error;
+    /// let error = Error::invalid("there is no such topic").within("source `purchases`");
+    /// assert_eq!(error.to_string(), "source `purchases`: there is no such topic");
+    /// ```
+    #[must_use]
+    pub fn within(mut self, place: &str) -> Self {
+        self.0.message = format!("{place}: {}", self.0.message);
+        self
+    }
+
     /// What to do next.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind

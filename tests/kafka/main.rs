@@ -39,6 +39,7 @@ mod progress;
 mod refusals;
 #[cfg(feature = "kafka-ssl")]
 mod secrets;
+mod slips;
 #[path = "../support/mod.rs"]
 mod support;
 mod two_sinks;

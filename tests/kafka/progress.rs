@@ -1,6 +1,6 @@
 //! The progress topic: gone, made anew, unfit, or another one.
 
-use crate::history::{bring_back, copy, died_at, dies_at};
+use crate::history::{bring_back, copy, died_at};
 use crate::job::Settle;
 use crate::place::{Place, Run, verdict, was_killed};
 use crate::support::kafka::{Broker, Topic};
@@ -151,7 +151,8 @@ fn a_progress_topic_that_was_made_anew_and_used_is_not_the_one_that_knows() {
     copy(&place.store(), &copied);
     place.job().settle(Settle::Commit);
     place.progress().delete();
-    dies_at(&mut place, "kafka-committed@2");
+    let mut job = place.job().with("--accept-duplicates").crash("kafka-committed@2").start();
+    assert!(was_killed(place.feed_until_it_ends(&mut job)), "{}", job.errors());
     bring_back(&place, &copied);
     let said = place.job().fails_with(2);
     assert!(said.contains("is not the one of that name"), "{said}");

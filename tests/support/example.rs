@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 /// An example about to run.
 pub(crate) struct Example(Command);
@@ -49,6 +49,11 @@ impl Example {
     /// Keeps its checkpoints in `state` below the folder.
     pub(crate) fn store(self, folder: &Path) -> Example {
         self.path("--store", &folder.join("state"))
+    }
+
+    /// Runs it beside the test, saying nothing.
+    pub(crate) fn start(mut self) -> Child {
+        self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
     pub(crate) fn output(mut self) -> Output {

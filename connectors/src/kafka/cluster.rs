@@ -7,7 +7,7 @@ use isochrone_engine::{Error, Result};
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 
 use super::client::Context;
-use super::secret::{Secret, is_sensitive};
+use super::secret::{Secret, is_secret, is_sensitive};
 
 /// A Kafka cluster. Nothing is connected yet.
 ///
@@ -26,6 +26,8 @@ pub struct Kafka {
     addresses: String,
     settings: BTreeMap<String, String>,
     secrets: BTreeMap<String, Secret>,
+    /// A secret that was given as what anybody may see. Its value is not kept.
+    misplaced: Option<String>,
 }
 
 /// What a setting of our own is worth against one of the user's.
@@ -61,6 +63,7 @@ impl Kafka {
             addresses: checked.join(","),
             settings: BTreeMap::new(),
             secrets: BTreeMap::new(),
+            misplaced: None,
         })
     }
 
@@ -94,10 +97,15 @@ impl Kafka {
     /// A setting of librdkafka, passed through: `security.protocol`, `ssl.ca.location` and so on.
     ///
     /// Those that exactness depends on cannot be changed: a source or sink refuses them when the job
-    /// starts, as it does those that librdkafka does not know.
+    /// starts, as it does those that librdkafka does not know, and passwords and keys, which go to
+    /// [`Kafka::secret`].
     #[must_use]
     pub fn set(mut self, key: impl Into<String>, value: impl Into<String>) -> Kafka {
         let (key, value) = (key.into(), value.into());
+        if is_secret(&key) {
+            self.misplaced.get_or_insert(key);
+            return self;
+        }
         if is_sensitive(&key) {
             return self.secret(key, Secret::text(value));
         }
@@ -128,6 +136,12 @@ impl Kafka {
         if let Some(key) = keys.next() {
             return Err(Error::invalid(format!(
                 "setting `{key}` of Kafka: give the addresses to `Kafka::at` instead"
+            )));
+        }
+        if let Some(key) = &self.misplaced {
+            return Err(Error::invalid(format!(
+                "setting `{key}` of Kafka is a secret, and was given as what anybody may see; give it \
+                 to `Kafka::secret`, from an environment variable or a file"
             )));
         }
         let mut hidden = Vec::new();
@@ -263,9 +277,33 @@ mod tests {
     }
 
     #[test]
+    fn a_secret_among_the_settings_is_refused_and_not_shown() {
+        for key in [
+            "sasl.password",
+            "ssl.key.password",
+            "ssl.key.pem",
+            "ssl.keystore.password",
+            "sasl.oauthbearer.client.secret",
+            "sasl.oauthbearer.client.credentials.client.secret",
+            "sasl.oauthbearer.assertion.private.key.passphrase",
+            "sasl.oauthbearer.assertion.private.key.pem",
+        ] {
+            let kafka = Kafka::at("a:1").unwrap().set(key, "hunter2");
+            let error = kafka.client(&[]).err().unwrap().report();
+            let says = format!("setting `{key}` of Kafka is a secret");
+            assert!(error.starts_with(&says) && error.contains("`Kafka::secret`"), "{error}");
+            assert!(!format!("{error}{kafka:?}").contains("hunter"), "{error}{kafka:?}");
+            let kafka = Kafka::at("a:1").unwrap().secret(key, Secret::text("hunter2"));
+            assert_eq!(kafka.client(&[]).unwrap().0.get(key), Some("hunter2"));
+        }
+        let kafka = Kafka::at("a:1").unwrap().set("ssl.ca.pem", "everybody's");
+        assert_eq!(kafka.client(&[]).unwrap().0.get("ssl.ca.pem"), Some("everybody's"));
+    }
+
+    #[test]
     fn secrets_are_in_no_debug_output() {
-        let kafka = Kafka::at("a:1").unwrap().set("sasl.password", "hunter2");
-        let kafka = kafka.set("ssl.key.pem", "hunter3").set("sasl.username", "me");
+        let kafka = Kafka::at("a:1").unwrap().secret("sasl.password", Secret::text("hunter2"));
+        let kafka = kafka.set("sasl.oauthbearer.config", "hunter3").set("sasl.username", "me");
         let text = format!("{kafka:?}");
         assert!(!text.contains("hunter") && text.contains("\"me\""), "{text}");
         let (config, context) = kafka.client(&[]).unwrap();

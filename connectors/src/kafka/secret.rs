@@ -33,9 +33,16 @@ impl Secret {
         Secret(Origin::File(path.as_ref().to_owned()))
     }
 
-    /// A value that somebody gave as an ordinary setting.
-    pub(super) fn text(text: String) -> Secret {
-        Secret(Origin::Text(text))
+    /// A value that the program has from elsewhere, such as a vault; not from its flags, which
+    /// everybody on the machine can read, nor from its source.
+    ///
+    /// ```
+    /// use isochrone_connectors::kafka::Secret;
+    /// let secret = Secret::text("hunter2");
+    /// assert_eq!(format!("{secret:?}"), "Secret(redacted)");
+    /// ```
+    pub fn text(text: impl Into<String>) -> Secret {
+        Secret(Origin::Text(text.into()))
     }
 
     /// The value, for setting `key`.
@@ -80,11 +87,14 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether a setting is a password or a private key.
+pub(super) fn is_secret(key: &str) -> bool {
+    ["password", "passphrase", "secret", "key.pem"].iter().any(|part| key.contains(part))
+}
+
 /// Whether the value of a setting is to be kept out of sight however it was given.
 pub(super) fn is_sensitive(key: &str) -> bool {
-    ["password", "secret", "token", ".pem", "oauthbearer.config"]
-        .iter()
-        .any(|part| key.contains(part))
+    is_secret(key) || ["token", ".pem", "oauthbearer.config"].iter().any(|part| key.contains(part))
 }
 
 #[cfg(test)]

@@ -85,10 +85,19 @@ impl Topics {
         self
     }
 
-    /// The topic, which has to be there.
+    /// The topic to read, which has to be there.
     pub(super) fn describe(&self, topic: &str) -> Result<Described> {
+        self.look_at(topic, "read")
+    }
+
+    /// The topic to write to, which has to be there.
+    pub(super) fn describe_target(&self, topic: &str) -> Result<Described> {
+        self.look_at(topic, "write to")
+    }
+
+    fn look_at(&self, topic: &str, what_for: &str) -> Result<Described> {
         check_topic(topic)?;
-        let doing = format!("read topic `{topic}`");
+        let doing = format!("{what_for} topic `{topic}`");
         self.ask(&doing, |timeout| batch::describe(self.consumer.client(), topic, timeout))
     }
 

@@ -76,6 +76,20 @@ fn a_partition_that_was_added_between_runs_is_read_from_its_beginning() {
     assert_eq!(reading.batch.items, ["b"]);
 }
 
+/// A start looks for input twice: whether there is anything to do, and then to do it. What was told the
+/// first time was not told the second time, and a partition added between two runs was not read.
+#[test]
+fn what_was_found_is_told_until_it_is_known() {
+    let topic = Topic::new("told-again", 2);
+    let source = topic.source().until_end(false).text();
+    let first = discover(&source);
+    assert_eq!(discover(&source), first);
+    let one = vec![first[0].id.clone()];
+    assert_eq!(source.discover(&one).unwrap().new, first[1..]);
+    let both: Vec<String> = first.iter().map(|split| split.id.clone()).collect();
+    assert_eq!(source.discover(&both).unwrap().new, []);
+}
+
 #[test]
 fn a_partition_that_is_added_while_running_is_found_once_with_all_its_records() {
     let topic = Topic::new("growing", 1);

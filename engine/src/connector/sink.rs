@@ -201,6 +201,12 @@ pub trait Committer<E>: Send + 'static {
         Ok(())
     }
 
+    /// Asked when the sink has recovered: what became of each of [`Recovery::pending`], in their order,
+    /// such as `published now`. An empty answer says that all of it is visible, and no more.
+    fn outcomes(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Makes the effects visible, durably. After an error, or a panic, of this nothing more is handed
     /// in during the run.
     ///

@@ -43,6 +43,12 @@ pub trait Source: 'static {
         serde_json::to_string(position).unwrap_or_else(|error| format!("unreadable: {error}"))
     }
 
+    /// What people should know of splits of the checkpoint that this description would not find now,
+    /// a line each, for the restore report: input that was renamed, or another one than before.
+    fn remarks(&self, _known: &[String]) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The event time of a record, if the source has event time.
     fn event_time(&self, _item: &Self::Item) -> Option<EventTime> {
         None
@@ -147,6 +153,41 @@ pub struct Malformed {
     pub origin: Vec<(String, Vec<u8>)>,
 }
 
+/// How much of a malformed piece is shown, in characters.
+const SHOWN_MAX: usize = 60;
+
+impl Malformed {
+    /// How the piece begins, for messages: cut, on one line, and without anything that a terminal
+    /// would act upon.
+    ///
+    /// ```
+    /// use isochrone_engine::connector::Malformed;
+    /// let malformed = Malformed {
+    ///     place: "a.jsonl, line 1".to_owned(),
+    ///     reason: "not JSON".to_owned(),
+    ///     raw: b"{\"id\": 7,\n".to_vec(),
+    ///     origin: Vec::new(),
+    /// };
+    /// assert_eq!(malformed.beginning(), r#"it reads `{"id": 7,\n`"#);
+    /// ```
+    pub fn beginning(&self) -> String {
+        // A character has four bytes at most; the one that is cut is not shown.
+        let text = String::from_utf8_lossy(&self.raw[..self.raw.len().min(4 * SHOWN_MAX + 4)]);
+        let shown: String = text.chars().take(SHOWN_MAX).flat_map(escaped).collect();
+        match text.chars().nth(SHOWN_MAX) {
+            _ if self.raw.is_empty() => "it is empty".to_owned(),
+            None => format!("it reads `{shown}`"),
+            Some(_) => format!("it begins with `{shown}`"),
+        }
+    }
+}
+
+fn escaped(c: char) -> impl Iterator<Item = char> {
+    let is_plain = !c.is_control() && (c.is_ascii() || c.is_alphanumeric());
+    let (plain, escape) = (is_plain.then_some(c), (!is_plain).then(|| c.escape_default()));
+    plain.into_iter().chain(escape.into_iter().flatten())
+}
+
 /// What to do with input that is not a record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMalformed {
@@ -216,6 +257,10 @@ impl<S: Source, F: Fn(&S::Item) -> EventTime + 'static> Source for Timed<S, F> {
         self.source.show(position)
     }
 
+    fn remarks(&self, known: &[String]) -> Vec<String> {
+        self.source.remarks(known)
+    }
+
     fn event_time(&self, item: &S::Item) -> Option<EventTime> {
         Some((self.time)(item))
     }
@@ -258,6 +303,10 @@ impl<S: Source> Source for WithPolicy<S> {
 
     fn show(&self, position: &S::Position) -> String {
         self.source.show(position)
+    }
+
+    fn remarks(&self, known: &[String]) -> Vec<String> {
+        self.source.remarks(known)
     }
 
     fn event_time(&self, item: &S::Item) -> Option<EventTime> {

@@ -17,7 +17,8 @@ use super::packet::{Body, Packet, Packets, Records, send};
 use super::pressure::Position;
 use super::worker::{Site, guarded};
 use super::{Edge, Scope};
-use crate::connector::{Batch, Malformed, OnMalformed, Poll, Reader, Source, Split};
+use crate::connector::{Batch, Malformed, OnMalformed, Poll, Reader, Source};
+use crate::erased::decode_split;
 use crate::protocol::Part;
 use crate::runtime::message::{Handover, Snapshot};
 use crate::runtime::pace::{Planted, planted};
@@ -236,15 +237,7 @@ impl<S: Source> Reading<S> {
     }
 
     fn open_split(&self, given: manifest::Split) -> Result<OpenSplit<S>> {
-        let position = serde_json::from_value(given.position).map_err(|error| {
-            Error::corrupt(format!(
-                "the position of split `{}` of source `{}` does not decode; it was written by \
-                 another kind of source, or another release of it",
-                given.id, self.id
-            ))
-            .with_source(error)
-        })?;
-        let split = Split { id: given.id.clone(), position };
+        let split = decode_split(&self.id, &given)?;
         let restored = given.watermark.map(EventTime);
         Ok(OpenSplit {
             id: given.id,
@@ -312,6 +305,7 @@ impl<S: Source> Reading<S> {
     ) -> Result<()> {
         let Some(first) = malformed.first() else { return Ok(()) };
         if self.dead_letters {
+            self.site.control.count_dead_letters(malformed.len() as u64);
             let records = Records { items: malformed, ..Records::default() };
             send(bad, &caps.bad, Packet::local(self.site.worker, Body::Records(records)));
             return Ok(());
@@ -320,9 +314,12 @@ impl<S: Source> Reading<S> {
             OnMalformed::Skip => self.skipped += malformed.len() as u64,
             OnMalformed::Fail => {
                 return Err(Error::invalid(format!(
-                    "source `{}`: {}: {}; correct the input, or choose to skip or dead-letter \
-                     malformed input",
-                    self.id, first.place, first.reason
+                    "source `{}`: {}: {}; {}; correct the input, or skip what is malformed \
+                     (`OnMalformed::Skip`), or hand it to a sink (`source_with_dead_letters`)",
+                    self.id,
+                    first.place,
+                    first.reason,
+                    first.beginning()
                 )));
             }
         }

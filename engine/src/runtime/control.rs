@@ -23,6 +23,7 @@ pub(crate) struct Control {
     over: AtomicBool,
     failed: AtomicBool,
     read: AtomicU64,
+    dead_letters: AtomicU64,
     /// By sink.
     written: Mutex<BTreeMap<usize, Arc<AtomicU64>>>,
     pause_us: AtomicU64,
@@ -48,6 +49,7 @@ impl Control {
             over: AtomicBool::new(false),
             failed: AtomicBool::new(false),
             read: AtomicU64::new(0),
+            dead_letters: AtomicU64::new(0),
             written: Mutex::default(),
             pause_us: AtomicU64::new(0),
             failure: Mutex::default(),
@@ -166,6 +168,14 @@ impl Control {
 
     pub(crate) fn records_read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_dead_letters(&self, pieces: u64) {
+        self.dead_letters.fetch_add(pieces, Ordering::Relaxed);
+    }
+
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.dead_letters.load(Ordering::Relaxed)
     }
 
     /// What the instances of a sink count their records in.

@@ -78,10 +78,13 @@ where
     }
 }
 
-/// Checks the store, and whether there is anything to do at all.
+/// Whether there is anything to do at all, and then whether the store keeps its word. In this order:
+/// a start that fails because there is no input leaves nothing behind.
 fn begin(ready: &Ready) -> Result<Option<Summary>> {
-    probe::probe(&*ready.store, &format!("{}/", ready.name))?;
-    ready.nothing_to_do()
+    if let Some(summary) = ready.nothing_to_do(0)? {
+        return Ok(Some(summary));
+    }
+    probe::probe(&*ready.store, &format!("{}/", ready.name)).map(|()| None)
 }
 
 /// Where a process of several sits.
@@ -99,7 +102,7 @@ where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
     if seat.process > 0 {
-        if ready.nothing_to_do()?.is_some() {
+        if ready.nothing_to_do(seat.process)?.is_some() {
             return Ok(None);
         }
         let address = resolve(&seat.own)?;
@@ -189,12 +192,15 @@ fn supervise_children(
     if let Some(summary) = begin(&ready)? {
         return Ok(summary);
     }
+    let name = ready.name.clone();
+    // It may look for new input in the background, which is for the children to do.
+    drop(ready);
     let program = std::env::current_exe().map_err(|error| {
         Error::unavailable("the program cannot find its own file to start it again")
             .with_source(error)
     })?;
     let own_id = std::process::id();
-    let file = std::env::temp_dir().join(format!("isochrone-{}-{own_id}.json", ready.name));
+    let file = std::env::temp_dir().join(format!("isochrone-{name}-{own_id}.json"));
     let command = |_process, _attempt| {
         let mut command = Command::new(&program);
         command.args(std::env::args_os().skip(1)).env(SUMMARY, &file);
@@ -266,7 +272,9 @@ fn awaited(calls: &Sender<Call>) -> String {
     // Whoever does not take the call does not answer either.
     let _ = calls.send(Call::Awaited { answer });
     answered.recv_timeout(ANSWER_WITHIN).unwrap_or_else(|_| {
-        "its start, or an answer of the store: its coordinator does not say".to_owned()
+        "its start, or an answer of the store or of what it reads and writes: its coordinator does \
+         not say"
+            .to_owned()
     })
 }
 

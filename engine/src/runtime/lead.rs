@@ -1,6 +1,7 @@
 //! Process 0 of a run: takes the job over, tells the others, and conducts.
 
 use std::collections::BTreeMap;
+use std::iter::repeat;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -92,6 +93,13 @@ pub(super) struct Setting {
     pub(super) operators: Vec<manifest::Operator>,
 }
 
+/// What sinks had to say when they recovered; see [`RestoreReport`].
+#[derive(Default)]
+pub(super) struct Told {
+    set_aside: Vec<String>,
+    pending: Vec<String>,
+}
+
 impl Ready {
     /// Runs all workers in this process.
     pub(crate) fn run_alone<F>(
@@ -123,9 +131,9 @@ impl Ready {
         let total = workers * processes;
         let calls = self.calls.0.clone();
         let reporter = Arc::new(move |report| drop(calls.send(Call::Report(report))));
-        let (ledger, committers, set_aside) = self.recover_sinks(&setting)?;
+        let (ledger, committers, told) = self.recover_sinks(&setting)?;
         let Setting { membership, taken, mut restore, .. } = setting;
-        restore.set_aside = set_aside;
+        (restore.set_aside, restore.pending) = (told.set_aside, told.pending);
         let histories = committers.iter();
         let histories = histories.filter_map(|(index, it)| Some((*index, it.history()?))).collect();
         announce(&restore);
@@ -202,9 +210,7 @@ impl Ready {
             clock: self.clock.clone(),
             pace,
         };
-        let (mut restore, operators) = (restore_report(&taken, plan), taken.operators_of(plan));
-        let pending = self.pending_of(&operators);
-        restore.pending = pending.iter().map(ToString::to_string).collect();
+        let (restore, operators) = (restore_report(&taken, plan), taken.operators_of(plan));
         Ok(Setting { membership, taken, restore, operators })
     }
 
@@ -223,10 +229,7 @@ impl Ready {
     }
 
     /// Finishes what earlier runs owe, before any writer opens.
-    pub(super) fn recover_sinks(
-        &self,
-        setting: &Setting,
-    ) -> Result<(Ledger, Committers, Vec<String>)> {
+    pub(super) fn recover_sinks(&self, setting: &Setting) -> Result<(Ledger, Committers, Told)> {
         let Setting { membership, taken, .. } = setting;
         let mut ledger = Ledger::restore(setting.operators.clone());
         let mut committers = membership.committers(&self.plan)?;
@@ -252,12 +255,17 @@ impl Ready {
         }
         // IMPORTANT: only now. What one sink's older run has left open may hide another's from who
         // reads it.
-        let mut set_aside = Vec::new();
+        let mut told = Told::default();
         for (index, committer, recovery) in due {
-            set_aside.extend(committer.recover(recovery)?);
+            told.set_aside.extend(committer.recover(recovery)?);
             ledger.recovered(index, committer.history());
+            let owed = self.pending_of(std::slice::from_ref(&setting.operators[index]));
+            let outcomes = committer.outcomes().into_iter().map(Some).chain(repeat(None));
+            told.pending.extend(owed.iter().zip(outcomes).map(|(owed, outcome)| {
+                format!("{owed}: {}", outcome.as_deref().unwrap_or("visible now"))
+            }));
         }
-        Ok((ledger, committers, set_aside))
+        Ok((ledger, committers, told))
     }
 
     /// Tells the others where the run begins and connects with them.
@@ -355,6 +363,7 @@ fn summarise(outcome: Outcome, conductor: &Conductor, started_ms: u64) -> Summar
         written: tally.written(),
         sinks: by_sink.map(sink).collect(),
         skipped: tally.skipped(),
+        dead_letters: tally.dead_letters(),
         checkpoints: tally.checkpoints.clone(),
         restore: tally.restore.clone(),
         elapsed_ms: conductor.clock.monotonic_ms() - started_ms,

@@ -61,6 +61,7 @@ pub(crate) enum Report {
 pub(crate) struct Progress {
     pub(crate) process: usize,
     pub(crate) read: u64,
+    pub(crate) dead_letters: u64,
     /// By sink.
     pub(crate) written: BTreeMap<usize, u64>,
     pub(crate) pause_us: u64,
@@ -74,6 +75,7 @@ impl Progress {
         Progress {
             process,
             read: control.records_read(),
+            dead_letters: control.dead_letters(),
             written: control.records_written(),
             pause_us: control.take_pause_us(),
             under_way: control.commits.under_way(control.clock().monotonic_ms()),

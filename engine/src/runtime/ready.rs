@@ -126,10 +126,13 @@ impl Ready {
         )))
     }
 
-    /// If an earlier run has finished everything and no input has come since: says so.
-    pub(crate) fn nothing_to_do(&self) -> Result<Option<Summary>> {
+    /// If an earlier run has finished everything and no input has come since: says so. Asked in each
+    /// process of a run.
+    pub(crate) fn nothing_to_do(&self, process: u32) -> Result<Option<Summary>> {
         let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
-        let Ground::From { manifest, passed_over, .. } = ground else { return Ok(None) };
+        let Ground::From { manifest, passed_over, .. } = ground else {
+            return self.look_at_input(process).map(|()| None);
+        };
         // A damaged checkpoint is not left in place: a run puts an intact one above it.
         if !passed_over.is_empty() {
             return Ok(None);
@@ -149,10 +152,23 @@ impl Ready {
             written: 0,
             sinks: Vec::new(),
             skipped: 0,
+            dead_letters: 0,
             checkpoints: Default::default(),
-            restore: RestoreReport { epoch: Some(manifest.epoch.0), ..Default::default() },
+            restore: RestoreReport {
+                epoch: Some(manifest.epoch.0),
+                positions: positions_of(&manifest, &self.plan),
+                remarks: remarks_of(&manifest, &self.plan),
+                ..Default::default()
+            },
             elapsed_ms: 0,
         }))
+    }
+
+    /// At a fresh start: input that is not there is told before the job is claimed and folders are
+    /// made for its output.
+    fn look_at_input(&self, process: u32) -> Result<()> {
+        let mut sources = self.plan.sources().filter(|_| process == 0);
+        sources.try_for_each(|(_, _, source)| source.discover(&[]).map(drop))
     }
 
     fn has_input(&self, manifest: &Manifest) -> Result<bool> {
@@ -192,13 +208,36 @@ pub(crate) fn protocol_plan(plan: &Plan, workers: u32) -> protocol::Plan {
 
 pub(crate) fn restore_report(taken: &Takeover, plan: &Plan) -> RestoreReport {
     let Some(from) = &taken.from else { return RestoreReport::default() };
+    let given_up = |id: &OperatorId| {
+        let left = from.operators.iter().find(|operator| operator.id == *id)?;
+        let ManifestPart::Sink { pending, .. } = &left.part else { return None };
+        (!pending.is_empty()).then_some(pending.len())
+    };
     let what = |id: &OperatorId, step: &Step| match step {
         Step::Keep => format!("`{id}`: kept"),
         Step::Upgrade { from } => format!("`{id}`: upgraded from version {from}"),
         Step::Rename { from, .. } => format!("`{id}`: taken over from `{from}`"),
         Step::New => format!("`{id}`: not in the checkpoint, starts empty"),
-        Step::Dropped => format!("`{id}`: dropped"),
+        Step::Dropped => match given_up(id) {
+            None => format!("`{id}`: dropped"),
+            Some(pieces) => format!(
+                "`{id}`: dropped; GIVEN UP with it: output that may not have been visible (pieces: \
+                 {pieces})"
+            ),
+        },
     };
+    RestoreReport {
+        epoch: Some(from.epoch.0),
+        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
+        positions: positions_of(from, plan),
+        remarks: remarks_of(from, plan),
+        passed_over: taken.passed_over.clone(),
+        ..RestoreReport::default()
+    }
+}
+
+/// A line for each split: how far the checkpoint has read it.
+fn positions_of(from: &Manifest, plan: &Plan) -> Vec<String> {
     let positions = from.operators.iter().flat_map(|operator| {
         let index = plan.successor_of(&operator.id);
         let source = plan.sources().find(|(source, _, _)| Some(*source) == index);
@@ -211,13 +250,18 @@ pub(crate) fn restore_report(taken: &Takeover, plan: &Plan) -> RestoreReport {
             format!("`{}` {} at {at}{end}", operator.id, split.id)
         })
     });
-    RestoreReport {
-        epoch: Some(from.epoch.0),
-        operators: taken.operators.iter().map(|plan| what(&plan.id, &plan.step)).collect(),
-        positions: positions.collect(),
-        passed_over: taken.passed_over.clone(),
-        ..RestoreReport::default()
-    }
+    positions.collect()
+}
+
+/// What sources say of splits that they would not find now.
+fn remarks_of(from: &Manifest, plan: &Plan) -> Vec<String> {
+    let inherited = takeover::inherit(plan, Some(from));
+    let remarks = plan.sources().flat_map(|(index, _, source)| {
+        let known: Vec<String> =
+            splits_of(&inherited[index].part).into_iter().map(|split| split.id).collect();
+        if known.is_empty() { Vec::new() } else { source.remarks(&known) }
+    });
+    remarks.collect()
 }
 
 fn kind_text(kind: &restore::Kind) -> String {

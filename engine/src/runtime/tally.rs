@@ -20,9 +20,7 @@ pub(crate) struct Tally {
     line: bool,
     shown_ms: u64,
     shown_read: u64,
-    /// Read, and written by sink.
-    processes: BTreeMap<usize, (u64, BTreeMap<usize, u64>)>,
-    under_way: BTreeMap<usize, UnderWay>,
+    processes: BTreeMap<usize, Progress>,
     bytes: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
@@ -45,7 +43,6 @@ impl Tally {
             shown_ms: now_ms,
             shown_read: 0,
             processes: BTreeMap::new(),
-            under_way: BTreeMap::new(),
             bytes: BTreeMap::new(),
             skipped: BTreeMap::new(),
             checkpoints: CheckpointStats::default(),
@@ -54,14 +51,9 @@ impl Tally {
     }
 
     pub(crate) fn progress(&mut self, progress: Progress) {
-        let Progress { process, read, written, pause_us, under_way } = progress;
-        self.processes.insert(process, (read, written));
-        match under_way {
-            Some(under_way) => drop(self.under_way.insert(process, under_way)),
-            None => drop(self.under_way.remove(&process)),
-        }
         let longest = &mut self.checkpoints.pause_us_max;
-        *longest = (*longest).max(pause_us);
+        *longest = (*longest).max(progress.pause_us);
+        self.processes.insert(progress.process, progress);
     }
 
     pub(crate) fn loaded(&mut self, id: &OperatorId, worker: Worker, rows: u64, bytes: u64) {
@@ -76,7 +68,7 @@ impl Tally {
 
     /// The sink of a process that is making output visible.
     pub(crate) fn under_way(&self, process: usize) -> Option<&UnderWay> {
-        self.under_way.get(&process)
+        self.processes.get(&process)?.under_way.as_ref()
     }
 
     pub(crate) fn acknowledged(&mut self, part: Part, epoch: Epoch, content: &Content) {
@@ -114,17 +106,21 @@ impl Tally {
     }
 
     pub(crate) fn read(&self) -> u64 {
-        self.processes.values().map(|(read, _)| read).sum()
+        self.processes.values().map(|process| process.read).sum()
+    }
+
+    pub(crate) fn dead_letters(&self) -> u64 {
+        self.processes.values().map(|process| process.dead_letters).sum()
     }
 
     pub(crate) fn written(&self) -> u64 {
-        self.processes.values().flat_map(|(_, written)| written.values()).sum()
+        self.processes.values().flat_map(|process| process.written.values()).sum()
     }
 
     /// Records by sink.
     pub(crate) fn written_by(&self) -> BTreeMap<usize, u64> {
         let mut by_sink = BTreeMap::new();
-        for (sink, count) in self.processes.values().flat_map(|(_, written)| written) {
+        for (sink, count) in self.processes.values().flat_map(|process| &process.written) {
             *by_sink.entry(*sink).or_default() += count;
         }
         by_sink

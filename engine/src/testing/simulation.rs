@@ -324,7 +324,7 @@ impl<F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static> Life<F> {
         };
         let end = ready.and_then(|ready| {
             let ready = Ready { store: Arc::new(watched), in_bytes, ..ready };
-            match ready.nothing_to_do()? {
+            match ready.nothing_to_do(0)? {
                 Some(summary) => Ok(summary),
                 None => ready.run_alone(workers, baton.clone(), self.build.clone()),
             }

@@ -79,7 +79,8 @@ impl Fence {
         let Fence { job, hold: Hold { generation: own, .. }, .. } = self;
         Error::fenced(if by > *own {
             format!(
-                "job `{job}`: generation {by} has taken over from generation {own}: stop this run"
+                "job `{job}`: a newer run, generation {by}, has taken over from generation {own}: \
+                 stop this one"
             )
         } else {
             format!(

@@ -202,11 +202,19 @@ fn check_may_drop(policy: &Policy, left: &Operator) -> Result<()> {
         return Ok(());
     }
     let id = &left.id;
-    Err(Error::incompatible(format!(
-        "the checkpoint has a {} of operator `{id}`, which the job no longer has; say \
-         `renamed_from(\"{id}\")` at its successor, or give it up with `--drop {id}`",
-        part_name(&left.part)
-    )))
+    Err(Error::incompatible(match &left.part {
+        Part::Sink { pending, .. } => format!(
+            "the checkpoint owes output of sink `{id}`, which may not be visible yet (pieces: {}), and \
+             the job no longer has that sink; run the job once more with that sink, say \
+             `renamed_from(\"{id}\")` at its successor, or give the output up with `--drop {id}`",
+            pending.len()
+        ),
+        part => format!(
+            "the checkpoint has a {} of operator `{id}`, which the job no longer has; say \
+             `renamed_from(\"{id}\")` at its successor, or give it up with `--drop {id}`",
+            part_name(part)
+        ),
+    }))
 }
 
 fn kind_name(kind: &Kind) -> &'static str {

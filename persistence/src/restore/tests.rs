@@ -266,6 +266,14 @@ fn state_of_an_operator_that_is_gone_stops_unless_dropped() {
 }
 
 #[test]
+fn a_sink_that_is_gone_and_owes_output_says_so() {
+    let found = [intact(manifest(5, vec![("letters", sink(2))]))];
+    let says = ["owes output of sink `letters`", "(pieces: 2)", "once more with that sink"];
+    let decision = decide(&declared(vec![]), &Policy::default(), found);
+    refused(decision, ErrorKind::Incompatible, &says);
+}
+
+#[test]
 fn a_sink_with_nothing_pending_may_go() {
     let found = [intact(manifest(5, vec![("out", sink(0))]))];
     let resume = resumed(decide(&declared(vec![]), &Policy::default(), found));

@@ -47,11 +47,13 @@ pub(super) struct PartCommitter {
     folder: PathBuf,
     names: Names,
     proofs: Proofs,
+    outcomes: Vec<String>,
 }
 
 impl PartCommitter {
     pub(super) fn new(folder: String, names: Names) -> Self {
-        PartCommitter { folder: folder.into(), names, proofs: Proofs::default() }
+        let (proofs, outcomes) = (Proofs::default(), Vec::new());
+        PartCommitter { folder: folder.into(), names, proofs, outcomes }
     }
 }
 
@@ -70,6 +72,11 @@ impl Committer<PreparedPart> for PartCommitter {
         // is what the clean-up removes.
         let (taken, _) = publish_all(&pending)?;
         let mut notes: Vec<String> = taken.iter().map(|part| taken_away(part)).collect();
+        let outcome = |part: &PreparedPart| match taken.contains(&part) {
+            true => "taken by a reader".to_owned(),
+            false => "visible now".to_owned(),
+        };
+        self.outcomes = pending.iter().map(outcome).collect();
         let removed = folder::remove_leftovers(&self.folder, &self.names)?;
         if removed > 0 {
             let folder = self.folder.display();
@@ -81,6 +88,10 @@ impl Committer<PreparedPart> for PartCommitter {
         }
         self.proofs = Proofs::recover(&self.folder, &self.names, &pending, from)?;
         Ok(notes)
+    }
+
+    fn outcomes(&self) -> Vec<String> {
+        self.outcomes.clone()
     }
 
     fn commit(&mut self, effects: &[PreparedPart]) -> Result<()> {

@@ -7,6 +7,13 @@ use isochrone_engine::{Error, Result};
 
 use super::identity::unreadable;
 
+/// Upper and lower case are alike; `*` stays within a folder, and passes over hidden files.
+const MATCHING: glob::MatchOptions = glob::MatchOptions {
+    case_sensitive: false,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
 /// The files of an input, in order.
 #[derive(Debug)]
 pub(super) struct Input {
@@ -42,6 +49,24 @@ impl Input {
     }
 }
 
+/// What the checkpoint has read, if nothing of it is of this input, there or not.
+pub(super) fn all_elsewhere(path: &str, known: &BTreeSet<&str>) -> Option<String> {
+    let first = known.first()?;
+    let pattern = glob::Pattern::new(path).ok();
+    let is_ours = |file: &&str| {
+        *file == path
+            || Path::new(file).parent().is_some_and(|folder| folder == Path::new(path))
+            || pattern.as_ref().is_some_and(|it| it.matches_with(file, MATCHING))
+    };
+    if known.iter().any(is_ours) {
+        return None;
+    }
+    Some(match known.len() {
+        1 => format!("`{first}`"),
+        files => format!("`{first}` and {} more", files - 1),
+    })
+}
+
 fn files_of_directory(path: &str) -> Result<Vec<String>> {
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(path).map_err(|error| unreadable(path, error))? {
@@ -51,12 +76,7 @@ fn files_of_directory(path: &str) -> Result<Vec<String>> {
 }
 
 fn files_of_pattern(pattern: &str) -> Result<Vec<String>> {
-    let options = glob::MatchOptions {
-        require_literal_separator: true,
-        require_literal_leading_dot: true,
-        ..glob::MatchOptions::default()
-    };
-    let found = glob::glob_with(pattern, options)
+    let found = glob::glob_with(pattern, MATCHING)
         .map_err(|error| Error::invalid(format!("input `{pattern}` is not a pattern: {error}")))?;
     let mut paths = Vec::new();
     for path in found {

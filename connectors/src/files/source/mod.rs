@@ -208,6 +208,18 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
         Ok(Discovery { new, complete: !(self.settings.follow && input.can_grow) })
     }
 
+    fn remarks(&self, known: &[String]) -> Vec<String> {
+        let path = &self.settings.path;
+        let others = discover::all_elsewhere(path, &discover::paths_of(known));
+        let remark = others.map(|others| {
+            format!(
+                "the checkpoint has read {others}, and nothing of input `{path}`: what was begun there \
+                 is read to its end, and this input from its beginning"
+            )
+        });
+        remark.into_iter().collect()
+    }
+
     fn has_more(&self, split: &Split<FilePosition>) -> Result<bool> {
         let position = &split.position;
         match std::fs::metadata(&position.path) {

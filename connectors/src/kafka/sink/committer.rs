@@ -18,6 +18,7 @@ pub(super) struct KafkaCommitter {
     /// Until recovery.
     fenced: Option<Shut>,
     history: Option<History>,
+    outcomes: Vec<String>,
     lane: Option<Lane>,
 }
 
@@ -42,7 +43,8 @@ impl KafkaCommitter {
             job: job.clone(),
             accept_duplicates,
         };
-        Ok(KafkaCommitter { party, fenced: None, history: None, lane: None })
+        let (history, outcomes, lane) = (None, Vec::new(), None);
+        Ok(KafkaCommitter { party, fenced: None, history, outcomes, lane })
     }
 
     fn start_lane(&mut self, publisher: Publisher) -> Result<()> {
@@ -69,17 +71,16 @@ impl Committer<KafkaEffect> for KafkaCommitter {
         })?;
         let history = history.as_deref().map(History::decode).transpose()?;
         let mut start = Start { from: from.map(|epoch| epoch.0), is_new, history, pending };
-        let mut lines = Vec::new();
         if let Some(before) = before {
-            lines = before.recover(&start)?.lines;
+            self.outcomes = before.recover(&start)?.outcomes;
             // Of the new id the checkpoint says nothing.
             start = Start { history: None, pending: Vec::new(), ..start };
         }
         let recovered = own.recover(&start)?;
-        lines.extend(recovered.lines);
+        self.outcomes.extend(recovered.outcomes);
         self.history = Some(recovered.history);
         self.start_lane(recovered.first)?;
-        Ok(lines)
+        Ok(Vec::new())
     }
 
     fn join(&mut self, history: Option<&str>) -> Result<()> {
@@ -91,6 +92,10 @@ impl Committer<KafkaEffect> for KafkaCommitter {
 
     fn history(&self) -> Option<String> {
         self.history.as_ref().map(History::encode)
+    }
+
+    fn outcomes(&self) -> Vec<String> {
+        self.outcomes.clone()
     }
 
     fn commit(&mut self, effects: &[KafkaEffect]) -> Result<()> {

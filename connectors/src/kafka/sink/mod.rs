@@ -259,14 +259,16 @@ impl<T: 'static> KafkaSink<T> {
         // Each takes a connection of its own.
         let (described, record_max) = std::thread::scope(|scope| {
             let record_max = scope.spawn(|| record_max(kafka, topic));
-            let described = Topics::connect(kafka, View::All).and_then(|it| it.describe(topic));
+            let topics = Topics::connect(kafka, View::All);
+            let described = topics.and_then(|topics| topics.describe_target(topic));
             (described, record_max.join())
         });
-        let partitions = described?.partitions;
+        let sink = format!("sink `{}`", context.operator);
+        let partitions = described.map_err(|error| error.within(&sink))?.partitions;
         let panicked = |_| Error::internal("a thread that asks Kafka panicked");
         Ok(Encoder {
             fill: self.fill.clone(),
-            sink: format!("sink `{}`", context.operator),
+            sink,
             topic: topic.clone(),
             partitions,
             record_max: record_max.map_err(panicked)??,

@@ -45,7 +45,8 @@ pub(super) struct Fenced {
 pub(super) struct Recovered {
     /// The lane of this process.
     pub(super) first: Publisher,
-    pub(super) lines: Vec<String>,
+    /// Of each part that was owed, in the order of the checkpoint.
+    pub(super) outcomes: Vec<String>,
     pub(super) history: History,
 }
 
@@ -118,12 +119,12 @@ impl Fenced {
         }
         crash_point("kafka-turned");
         changes.apply(&mut view);
-        let lines = self.publish_pending(&start.pending, &view)?;
+        let outcomes = self.publish_pending(&start.pending, &view)?;
         let published = view.published_with(&start.pending);
         let turn = view.turn.map(|turn| turn.history);
         let run = self.party.run.run.clone();
         let history = History { home: self.home, turn, run, published };
-        Ok(Recovered { first: self.lanes.swap_remove(0), lines, history })
+        Ok(Recovered { first: self.lanes.swap_remove(0), outcomes, history })
     }
 
     /// Lanes that output is owed on are fenced too, whatever the topic says of them.
@@ -165,23 +166,20 @@ impl Fenced {
         }
     }
 
-    /// Publishes what is owed, each lane on a thread of its own. Tells it in lines.
+    /// Publishes what is owed, each lane on a thread of its own. Answers what became of each part.
     fn publish_pending(&mut self, pending: &[KafkaEffect], view: &View) -> Result<Vec<String>> {
-        let owner = self.party.progress.owner();
+        let done = |effect: &KafkaEffect| effect.done(view.published(effect.lane));
+        let outcome = |effect: &KafkaEffect| match (done(effect), effect.chunks.len()) {
+            (done, all) if done == all => "was published already".to_owned(),
+            (0, _) => "published now".to_owned(),
+            (done, all) => {
+                format!("{done} of {all} pieces were published already, the others now")
+            }
+        };
+        let outcomes = pending.iter().map(outcome).collect();
         let mut owed: BTreeMap<u32, Vec<KafkaEffect>> = BTreeMap::new();
-        let mut lines = Vec::new();
         for effect in sorted(pending.to_vec()) {
-            let done = effect.done(view.published(effect.lane));
-            let all = effect.chunks.len();
-            lines.push(match (done, all - done) {
-                (_, 0) => format!("{owner}: {effect}: was published already"),
-                (0, _) => format!("{owner}: {effect}: published now"),
-                (done, _) => format!(
-                    "{owner}: {effect}: {done} of {all} pieces were published already, the others \
-                     now"
-                ),
-            });
-            if done < all {
+            if done(&effect) < effect.chunks.len() {
                 owed.entry(effect.lane).or_default().push(effect);
             }
         }
@@ -190,7 +188,7 @@ impl Fenced {
             let parts = owed.get(&lane.lane).map(Vec::as_slice).unwrap_or_default();
             lane.publish_after(parts, view.published(lane.lane), PATIENCE)
         })?;
-        Ok(lines)
+        Ok(outcomes)
     }
 }
 

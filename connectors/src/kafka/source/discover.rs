@@ -20,6 +20,7 @@ pub(super) struct Discoverer {
 }
 
 struct Watch {
+    /// Found at first or since, and not known to the job when it asked last.
     added: Arc<Mutex<Vec<Split<KafkaPosition>>>>,
     _ticker: Ticker,
 }
@@ -33,23 +34,28 @@ impl Discoverer {
         let complete = settings.until_end;
         if let Some(watch) = &self.watch {
             let mut added = watch.added.lock().unwrap_or_else(PoisonError::into_inner);
-            let mut new = std::mem::take(&mut *added);
-            new.retain(|split| !known.contains(&split.id));
-            return Ok(Discovery { new, complete });
+            // IMPORTANT: whoever asked before need not have taken what it was told.
+            added.retain(|split| !known.contains(&split.id));
+            return Ok(Discovery { new: added.clone(), complete });
         }
         let topics = Topics::connect(&settings.kafka, View::All)?;
         let found = topics.describe(&settings.topic)?;
         let new = first_splits(settings, &topics, &found, known)?;
         if !complete {
-            self.watch = Some(Watch::start(settings, topics, found.partitions)?);
+            self.watch = Some(Watch::start(settings, topics, found.partitions, new.clone())?);
         }
         Ok(Discovery { new, complete })
     }
 }
 
 impl Watch {
-    fn start(settings: &Settings, topics: Topics, mut partitions: i32) -> Result<Watch> {
-        let added = Arc::new(Mutex::new(Vec::new()));
+    fn start(
+        settings: &Settings,
+        topics: Topics,
+        mut partitions: i32,
+        first: Vec<Split<KafkaPosition>>,
+    ) -> Result<Watch> {
+        let added = Arc::new(Mutex::new(first));
         let (list, topic) = (Arc::clone(&added), settings.topic.clone());
         let _ticker = Ticker::start(settings.look_every, move || {
             match added_since(&topics, &topic, &mut partitions) {

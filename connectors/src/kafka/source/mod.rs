@@ -80,6 +80,10 @@ impl<D: Decode> Source for KafkaSource<D> {
         Ok(Box::new(KafkaReader::new(consumer, partition, split.position, decoder)))
     }
 
+    fn show(&self, position: &KafkaPosition) -> String {
+        position.to_string()
+    }
+
     fn observer(&self) -> Option<Observer<KafkaPosition>> {
         lag::observer(&self.settings)
     }

@@ -1,5 +1,7 @@
 //! Where the reading of a partition stands.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// The next record of a partition to read, and what is needed to know it again.
@@ -18,6 +20,21 @@ pub struct KafkaPosition {
     pub lost: u64,
     /// How many times records were lost, those included of which nobody can say how many.
     pub losses: u32,
+}
+
+/// `offset 120, up to 200`; its split's name has topic and partition.
+impl fmt::Display for KafkaPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "offset {}", self.next)?;
+        if let Some(end) = self.end {
+            write!(f, ", up to {end}")?;
+        }
+        match (self.losses, self.lost) {
+            (0, _) => Ok(()),
+            (_, 0) => write!(f, ", records lost before"),
+            (_, lost) => write!(f, ", {lost} or more records lost before"),
+        }
+    }
 }
 
 impl KafkaPosition {
@@ -41,6 +58,16 @@ impl KafkaPosition {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn people_read_offsets() {
+        let mut position = KafkaPosition::at(3, Some(7), Some("an-id".to_owned()));
+        assert_eq!(position.to_string(), "offset 3, up to 7");
+        (position.end, position.losses) = (None, 1);
+        assert_eq!(position.to_string(), "offset 3, records lost before");
+        position.lost = 30;
+        assert_eq!(position.to_string(), "offset 3, 30 or more records lost before");
+    }
 
     #[test]
     fn an_end_is_reached_and_never_passed() {
