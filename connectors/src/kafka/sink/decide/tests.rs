@@ -269,9 +269,10 @@ fn marks_that_are_gone_are_missed() {
     let as_it_began = mine(&[(0, marker(5, 2))]);
     let both = known(8, &[first, second.clone()]);
     assert_eq!(decided(&both, &as_it_began, false), Ok(Changes::default()));
-    refused(&known(8, &[second.clone()]), &as_it_began, "has published up to epoch 6");
+    let owed = std::slice::from_ref(&second);
+    refused(&known(8, owed), &as_it_began, "has published up to epoch 6");
     let published = mine(&[(0, marker(6, 3))]);
-    assert_eq!(decided(&known(8, &[second]), &published, false), Ok(Changes::default()));
+    assert_eq!(decided(&known(8, owed), &published, false), Ok(Changes::default()));
 }
 
 /// In the midst of a run, after a doubt.
