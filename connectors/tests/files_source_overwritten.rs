@@ -59,13 +59,13 @@ impl Begun {
         Begun::new(|files| files.split_bytes(1_200_000))
     }
 
-    fn to_end(&mut self) -> Result<()> {
+    fn read_to_end(&mut self) -> Result<()> {
         while self.reader.poll(&mut self.batch, 10_000)? == Poll::Ready {}
         Ok(())
     }
 
     fn fails(mut self) -> Error {
-        let error = self.to_end().unwrap_err();
+        let error = self.read_to_end().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         error
     }
@@ -118,13 +118,13 @@ fn other_bytes_in_the_middle_of_what_was_read_are_found_at_the_end() {
 fn other_bytes_where_nothing_was_read_yet_are_read_as_they_are_by_then() {
     let mut begun = Begun::whole();
     overwrite(&begun.path, 1_500_000, "LINE");
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
     let expected = lines(0..LINES).replace("line 000100000", "LINE 000100000");
     assert_eq!(begun.batch.items.concat(), expected.replace('\n', ""));
     // Behind a range it is another split's business.
     let mut begun = Begun::range();
     overwrite(&begun.path, 1_500_000, "LINE");
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
 }
 
 /// What a file system tells of the last change may be as coarse as two seconds: a file may be written,
@@ -172,13 +172,13 @@ fn a_file_that_grows_while_it_is_read_is_read_to_its_new_end() {
     append(&lines(LINES..LINES + 10));
     begun.reader.poll(&mut begun.batch, 10_000).unwrap();
     append(&lines(LINES + 10..LINES + 20));
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
     assert_eq!(begun.batch.items.concat(), lines(0..LINES + 20).replace('\n', ""));
 
     let mut begun = Begun::range();
     let mut file = OpenOptions::new().append(true).open(&begun.path).unwrap();
     file.write_all(b"more\n").unwrap();
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
     let read = lines(0..begun.batch.items.len());
     assert_eq!(begun.batch.items.concat(), read.replace('\n', ""));
     assert!(!begun.batch.items.is_empty() && begun.batch.items.len() < LINES);
@@ -194,7 +194,7 @@ fn a_file_that_is_replaced_by_rename_is_read_to_its_end_and_then_an_error() {
         let mut begun = Begun::whole();
         let new = write(begun.folder.path(), "new", content);
         std::fs::rename(new, &begun.path).unwrap();
-        let error = begun.to_end().unwrap_err();
+        let error = begun.read_to_end().unwrap_err();
         let length = format!("replaced by another of {} bytes", content.len());
         says(&error, &["a.txt` is not the file", &length]);
         assert_eq!(begun.batch.items.concat(), lines(0..LINES).replace('\n', ""));
@@ -203,7 +203,7 @@ fn a_file_that_is_replaced_by_rename_is_read_to_its_end_and_then_an_error() {
     let mut begun = Begun::range();
     let new = write(begun.folder.path(), "new", other);
     std::fs::rename(new, &begun.path).unwrap();
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
 }
 
 #[test]
@@ -213,12 +213,12 @@ fn a_file_that_is_replaced_by_a_copy_or_deleted_while_it_is_read_is_read_to_its_
     let copy = begun.folder.path().join("copy");
     std::fs::copy(&begun.path, &copy).unwrap();
     std::fs::rename(copy, &begun.path).unwrap();
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
     assert_eq!(begun.batch.items.len(), LINES);
 
     let mut begun = Begun::whole();
     std::fs::remove_file(&begun.path).unwrap();
-    begun.to_end().unwrap();
+    begun.read_to_end().unwrap();
     assert_eq!(begun.batch.items.len(), LINES);
 }
 
