@@ -148,8 +148,8 @@ impl Files {
 
     /// What to do about a file that was cut, replaced or deleted between two runs, before all was
     /// read; to stop unless told. Otherwise what is left of a file that was cut is read, and what
-    /// replaces a file is read from its beginning; the bytes that are lost are counted in the
-    /// position. A file that changes so while a job reads it stops the job all the same, and it goes
+    /// replaces a file is read from its beginning, by the first of its splits alone; the bytes that
+    /// are lost are counted in the position. A file that changes so while a job reads it stops the job all the same, and it goes
     /// on when it is started again.
     ///
     /// ```

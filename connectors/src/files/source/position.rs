@@ -67,3 +67,20 @@ impl FilePosition {
         Split { id: format!("{}[{}..{end}]", self.path, self.offset), position: self }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_position_of_before_losses_were_counted_decodes_and_a_loss_is_shown() {
+        let mut position = FilePosition::at_start("a.txt");
+        let mut json = serde_json::to_value(&position).unwrap();
+        let fields = json.as_object_mut().unwrap();
+        assert!(fields.remove("lost").is_some() && fields.remove("losses").is_some());
+        assert_eq!(serde_json::from_value::<FilePosition>(json).unwrap(), position);
+        assert_eq!(position.to_string(), "byte 0, line 1");
+        (position.lost, position.losses) = (7, 2);
+        assert_eq!(position.to_string(), "byte 0, line 1, 7 bytes lost before");
+    }
+}
