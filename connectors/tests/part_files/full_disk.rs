@@ -15,7 +15,8 @@ impl SmallDisk {
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=64k", "none"]).arg(folder.path());
         let mounted = mount.output().is_ok_and(|output| output.status.success());
-        mounted.then_some(SmallDisk(folder))
+        // Not made where nothing was mounted: it would be unmounted.
+        mounted.then(|| SmallDisk(folder))
     }
 }
 
