@@ -286,7 +286,8 @@ fn account_risk_names_what_it_has_no_right_to() {
         let example = example.path("--input", input).path("--output", output);
         let output = example.path("--store", store).output();
         let said = String::from_utf8(output.stderr).unwrap();
-        assert!(matches!(output.status.code(), Some(2 | 4)), "{said}");
+        // Somebody has to change rights or settings; waiting does not help.
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains("ermission"), "{said}");
         said
     };

@@ -218,6 +218,29 @@ fn dead_letters_are_published_once_also_when_the_job_fails_and_starts_again() {
 }
 
 #[test]
+fn wholly_empty_input_is_done_at_once_and_what_comes_later_is_read() {
+    for content in ["", "\n\n", "\u{feff}", HEADER, &HEADER[..HEADER.len() - 1]] {
+        let desk = Desk::new();
+        fs::write(desk.path("in").join("a.csv"), content).unwrap();
+        let summary = desk.run(OnMalformed::Fail).unwrap();
+        assert_eq!((summary.outcome, summary.read), (Outcome::InputEnded, 0), "{content:?}");
+        assert!(desk.lines("out").is_empty());
+        assert_eq!(desk.run(OnMalformed::Fail).unwrap().outcome, Outcome::NothingToDo);
+        desk.put("b.csv", "1,a,10\n");
+        desk.run(OnMalformed::Fail).unwrap();
+        assert_eq!(desk.lines("out"), ["1 a 10"], "{content:?}");
+    }
+}
+
+#[test]
+fn a_folder_without_any_file_is_done_at_once() {
+    let desk = Desk::new();
+    let summary = desk.run(OnMalformed::Fail).unwrap();
+    assert_eq!((summary.outcome, summary.read), (Outcome::InputEnded, 0));
+    assert!(desk.lines("out").is_empty());
+}
+
+#[test]
 fn a_line_of_100_mib_is_one_malformed_piece() {
     let desk = Desk::new();
     let mut text = b"1,a,10\n2,a,".to_vec();

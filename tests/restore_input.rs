@@ -1,5 +1,5 @@
 //! Starting from positions in files that are no longer what they were: the job stops and says how
-//! much is lost; it never goes on with other records.
+//! much is lost; it never goes on with other records, unless it was told that it may lose some.
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
@@ -11,6 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use isochrone::connectors::OnDataLoss;
+use isochrone::ids::JobName;
+use isochrone::persistence::lineage::read_newest;
+use isochrone::persistence::manifest::Part;
+use isochrone::persistence::store::local::LocalStore;
 use isochrone::prelude::*;
 use isochrone::{Error, ErrorKind, Outcome};
 use lab::{lines_in_order, pause, quiet};
@@ -45,6 +50,10 @@ impl Log {
 
     /// Follows the log until so many lines were read, or for ten seconds.
     fn run(&self, target: u64) -> Result<Summary> {
+        self.run_with(OnDataLoss::Stop, target)
+    }
+
+    fn run_with(&self, on_data_loss: OnDataLoss, target: u64) -> Result<Summary> {
         let job = Job::new("log").checkpoint(Checkpoint::dir(self.folder.path().join("store")));
         let (handle, seen) = (job.handle(), Arc::new(AtomicU64::new(0)));
         let count = seen.clone();
@@ -60,7 +69,8 @@ impl Log {
         let (path, out) = (self.path(), self.out());
         job.run(quiet(1), move |flow| {
             let seen = seen.clone();
-            flow.source("log", Files::at(&path).follow(true).text())
+            let files = Files::at(&path).follow(true).on_data_loss(on_data_loss);
+            flow.source("log", files.text())
                 .inspect(move |_| {
                     // Slow enough to be stopped long before the end.
                     if seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(100) {
@@ -85,6 +95,41 @@ impl Log {
             assert!(text.contains(part), "`{part}` is not in: {text}");
         }
         assert_eq!(lines_in_order(&self.out()), before, "nothing was written");
+    }
+}
+
+impl Log {
+    /// Goes on without what is lost and reads so many lines; they are what is written.
+    fn continues(&self, lost: u64, expected: &[String]) {
+        let before = lines_in_order(&self.out());
+        let target = expected.len() as u64;
+        let summary = self.run_with(OnDataLoss::ContinueFromEarliest, target).unwrap();
+        assert_eq!(summary.read, target);
+        assert_eq!(lines_in_order(&self.out())[before.len()..], *expected);
+        assert_eq!(self.lost(), (lost, 1), "in the checkpoint");
+        // It is in the report of the next run, and that goes on as any other.
+        let summary = self.run(0).unwrap();
+        let told = format!(", {lost} bytes lost before");
+        let [position] = &summary.restore.positions[..] else { panic!("{summary:?}") };
+        assert!(position.contains(&told), "{position}");
+        assert_eq!(lines_in_order(&self.out()).len(), before.len() + expected.len());
+        assert_eq!(self.lost(), (lost, 1));
+    }
+
+    /// Bytes lost and how many times, as the newest checkpoint has it.
+    fn lost(&self) -> (u64, u64) {
+        let store = LocalStore::open(self.folder.path().join("store")).unwrap();
+        let newest = read_newest(&store, &JobName::new("log").unwrap()).unwrap().top.unwrap();
+        let mut operators = newest.manifest.unwrap().operators.into_iter();
+        let found = operators.find_map(|operator| match operator.part {
+            Part::Source { splits, .. } => {
+                let [split] = &splits[..] else { panic!("{splits:?}") };
+                let number = |name: &str| split.position[name].as_u64().unwrap();
+                Some((number("lost"), number("losses")))
+            }
+            _ => None,
+        });
+        found.unwrap()
     }
 }
 
@@ -141,4 +186,37 @@ fn a_copy_of_the_file_is_as_good() {
     let before = log.position();
     log.run(1).unwrap();
     assert!(log.position() > before);
+}
+
+fn numbered(word: &str, range: std::ops::Range<u64>) -> Vec<String> {
+    range.map(|n| format!("{word} {n}")).collect()
+}
+
+#[test]
+fn a_source_that_may_lose_reads_what_replaces_a_file_from_its_beginning() {
+    let log = Log::read_partly();
+    let lost = size(&log.path()) - log.position();
+    let new = numbered("new", 0..300);
+    fs::write(log.path(), new.join("\n") + "\n").unwrap();
+    log.stops(&["input.txt", &format!("{lost} bytes"), "ContinueFromEarliest"]);
+    log.continues(lost, &new);
+}
+
+#[test]
+fn a_source_that_may_lose_reads_the_rest_of_a_file_that_was_cut() {
+    let log = Log::read_partly();
+    let read = lines_in_order(&log.out()).len() as u64;
+    let rest = numbered("line", read..read + 50);
+    let keep = log.position() as usize + rest.join("\n").len() + 1;
+    let content = fs::read(log.path()).unwrap();
+    fs::write(log.path(), &content[..keep]).unwrap();
+    log.continues((content.len() - keep) as u64, &rest);
+}
+
+#[test]
+fn a_source_that_may_lose_is_done_with_a_file_that_is_gone() {
+    let log = Log::read_partly();
+    let lost = size(&log.path()) - log.position();
+    fs::remove_file(log.path()).unwrap();
+    log.continues(lost, &[]);
 }

@@ -10,6 +10,7 @@ pub mod generator;
 mod immediate;
 #[cfg(feature = "kafka")]
 pub mod kafka;
+mod on_data_loss;
 mod stdout;
 
 #[cfg(all(feature = "kafka", feature = "testing"))]
@@ -33,6 +34,7 @@ pub use files::{Files, PartFiles};
 pub use immediate::NothingToCommit;
 #[cfg(feature = "kafka")]
 pub use kafka::Kafka;
+pub use on_data_loss::OnDataLoss;
 pub use stdout::{Stdout, StdoutSink};
 
 #[cfg(feature = "testing")]

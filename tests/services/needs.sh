@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Looks whether this machine has what the tests of services need, and says what to install.
+# Looks whether this machine has what the tests need, and says what to install.
 #
-#   bash tests/services/needs.sh              what a broker and librdkafka need; fails if something is missing
+#   bash tests/services/needs.sh              what they need; fails if something is missing
 #   bash tests/services/needs.sh --install    installs it first, if this is Debian (or Ubuntu) and we are root
 #
 # Needed are: Java 17 or later and Maven (the broker), a C and C++ compiler and make (feature `kafka`),
-# pkg-config and the headers of OpenSSL (feature `kafka-ssl`), openssl (a broker with TLS).
+# pkg-config and the headers of OpenSSL (feature `kafka-ssl`), openssl (a broker with TLS); setpriv (a user
+# without rights); and, unless ISOCHRONE_WITHOUT_ROOT=1, ip (two hosts on one machine) and mount (full disks).
 set -euo pipefail
 
 missing=()
@@ -41,6 +42,11 @@ look() {
     need "the headers of OpenSSL" libssl-dev openssl_headers
     need "openssl" openssl is_there openssl
     need "flock and setsid (util-linux)" util-linux is_there flock
+    need "setpriv (util-linux)" util-linux is_there setpriv
+    if [[ ${ISOCHRONE_WITHOUT_ROOT:-} != 1 ]]; then
+        need "ip (iproute2)" iproute2 is_there ip
+        need "mount" mount is_there mount
+    fi
 }
 
 look

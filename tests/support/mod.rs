@@ -10,6 +10,7 @@ pub mod example;
 pub mod kafka;
 pub mod oracle;
 pub mod purchases;
+pub mod rights;
 pub mod seed;
 pub mod stored;
 pub mod wait;

@@ -13,12 +13,13 @@ mod source;
 mod topics;
 mod trouble;
 
+pub use crate::OnDataLoss;
 pub use admin::Admin;
 pub use cluster::Kafka;
 pub use record::{KafkaHeader, KafkaRecord, KafkaRecordRef, KafkaTimestamp, TimestampKind};
 pub use secret::Secret;
 pub use sink::{Draft, KafkaEffect, KafkaOutput, KafkaSink};
 pub use source::{
-    ByRecord, Decode, DecodeRecord, KafkaPosition, KafkaSource, KafkaTopic, OnDataLoss, Records,
-    Start, Tombstones, Values, ValuesDecoder,
+    ByRecord, Decode, DecodeRecord, KafkaPosition, KafkaSource, KafkaTopic, Records, Start,
+    Tombstones, Values, ValuesDecoder,
 };

@@ -6,6 +6,8 @@ use isochrone_engine::Result;
 
 use super::BLOCK_BYTES;
 use super::identity::{self, FileIdentity, HEAD_BYTES, TAIL_BYTES};
+use super::proof::Kept;
+use super::stamp::Stamp;
 
 /// Bytes read at a time where no more are known to be there.
 const SMALL_BYTES: usize = 8 * 1024;
@@ -27,6 +29,8 @@ pub(super) struct Blocks {
     head: Vec<u8>,
     /// The longest the file was seen.
     size: u64,
+    /// What proves all that was read here, if that is kept.
+    kept: Option<Kept>,
 }
 
 impl Blocks {
@@ -48,6 +52,7 @@ impl Blocks {
             filled: 0,
             head: Vec::new(),
             size: found.len(),
+            kept: None,
         };
         blocks.head = blocks.read_exactly(0, HEAD_BYTES)?;
         blocks.buffer = blocks.read_exactly(offset - tail, tail as usize)?;
@@ -95,6 +100,19 @@ impl Blocks {
         self.start + self.filled as u64
     }
 
+    /// Keeps from here on what proves all that is read.
+    pub(super) fn keep_proof(&mut self) {
+        self.kept = Some(Kept::from(self.read_to()));
+    }
+
+    pub(super) fn kept(&self) -> Option<&Kept> {
+        self.kept.as_ref()
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Reads more behind the unread bytes; `false` if there are none before the end.
     pub(super) fn fill(&mut self) -> Result<bool> {
         self.drop_consumed();
@@ -110,6 +128,9 @@ impl Blocks {
         let target = &mut self.buffer[self.filled..self.filled + wanted];
         let read = identity::read_at(&self.file, at, target)
             .map_err(|error| identity::unreadable(&self.path, error))?;
+        if let Some(kept) = &mut self.kept {
+            kept.add(&self.buffer[self.filled..self.filled + read]);
+        }
         self.extend_head(at, self.filled, read);
         self.filled += read;
         self.size = self.size.max(self.read_to());
@@ -137,10 +158,15 @@ impl Blocks {
 
     /// The length of the open file, whether or not it still has its name.
     pub(super) fn length_now(&mut self) -> Result<u64> {
+        Ok(self.stamp_now()?.length)
+    }
+
+    /// What the file system says of the open file, whether or not it still has its name.
+    pub(super) fn stamp_now(&mut self) -> Result<Stamp> {
         let found =
             self.file.metadata().map_err(|error| identity::unreadable(&self.path, error))?;
         self.size = self.size.max(found.len());
-        Ok(found.len())
+        Ok(Stamp::of(&found))
     }
 
     /// Gives back memory while there is nothing to read: many files may be followed.

@@ -80,12 +80,16 @@ pub(super) fn unreadable(path: &str, error: io::Error) -> Error {
     })
 }
 
+/// What to do about a loss.
+const ADVICE: &str = "put the file back as it was, or let the source continue without them \
+                      (`OnDataLoss::ContinueFromEarliest`)";
+
 /// The file is shorter than it was.
 pub(super) fn truncated(path: &str, offset: u64, size: u64, found: u64) -> Error {
     let lost = size.saturating_sub(found.max(offset));
     Error::invalid(format!(
         "input `{path}` was {size} bytes long and is {found} now; it was read up to byte {offset}, \
-         so that {lost} bytes that were not read yet are lost; put the file back as it was"
+         so that {lost} bytes that were not read yet are lost; {ADVICE}"
     ))
 }
 
@@ -94,8 +98,17 @@ pub(super) fn replaced(path: &str, offset: u64, size: u64, found: u64) -> Error 
     let lost = size.saturating_sub(offset);
     Error::invalid(format!(
         "input `{path}` is not the file that was read up to byte {offset} of {size}: it was \
-         replaced by another of {found} bytes; {lost} bytes that were not read yet are lost; put \
-         the file back as it was"
+         replaced by another of {found} bytes; {lost} bytes that were not read yet are lost; {ADVICE}"
+    ))
+}
+
+/// The file got other content while it was read.
+pub(super) fn overwritten(path: &str, offset: u64, size: u64, found: u64) -> Error {
+    Error::invalid(format!(
+        "input `{path}` is not the file that was read up to byte {offset} of {size}: it was \
+         overwritten while it was read, and has {found} bytes now; records of both may have been \
+         read; put the file back as it was, and start from a checkpoint of before or anew; give a \
+         new file another name, and let files grow only"
     ))
 }
 
@@ -104,6 +117,6 @@ pub(super) fn deleted(path: &str, offset: u64, size: u64) -> Error {
     let lost = size.saturating_sub(offset);
     Error::invalid(format!(
         "input `{path}` was deleted; it was read up to byte {offset} of {size}, so that {lost} \
-         bytes that were not read yet are lost; put the file back as it was"
+         bytes that were not read yet are lost; {ADVICE}"
     ))
 }

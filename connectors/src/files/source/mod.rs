@@ -7,21 +7,27 @@ mod blocks;
 mod discover;
 mod header;
 mod identity;
+mod loss;
 mod plan;
 mod position;
+mod proof;
 mod reader;
 mod record;
+mod stamp;
+mod watch;
 
 use std::path::Path;
 use std::time::Duration;
 
-use isochrone_engine::Result;
 use isochrone_engine::connector::{Discovery, Reader, Source, Split};
 use isochrone_engine::record::Record;
+use isochrone_engine::{Error, Result};
 
+use crate::OnDataLoss;
 use crate::format::{ByExtension, Csv, Format, Json, Text};
 use discover::Input;
 pub use identity::FileIdentity;
+use loss::{Ended, Standing};
 pub use position::FilePosition;
 use reader::FileReader;
 
@@ -60,6 +66,7 @@ pub(super) struct Settings {
     split_bytes: u64,
     record_bytes_max: usize,
     retry_after: Duration,
+    on_data_loss: OnDataLoss,
 }
 
 /// Bytes read at a time.
@@ -88,6 +95,7 @@ impl Files {
                 split_bytes: SPLIT_BYTES,
                 record_bytes_max: RECORD_BYTES_MAX,
                 retry_after: RETRY_AFTER,
+                on_data_loss: OnDataLoss::default(),
             },
         }
     }
@@ -96,6 +104,9 @@ impl Files {
     /// or come to match a pattern. A last line waits for its line feed. Files may only grow; one
     /// that was read to its end may be deleted, and its name is not used again. Without this, a file
     /// is read to the end that it has when the reader comes there.
+    ///
+    /// What is followed is known again by its first bytes and the last that were read. Without this,
+    /// all bytes are compared at the end if the file was written to meanwhile.
     ///
     /// ```
     /// use isochrone_connectors::files::Files;
@@ -132,6 +143,23 @@ impl Files {
     #[must_use]
     pub fn record_bytes_max(mut self, bytes: usize) -> Files {
         self.settings.record_bytes_max = bytes;
+        self
+    }
+
+    /// What to do about a file that was cut, replaced or deleted between two runs, before all was
+    /// read; to stop unless told. Otherwise what is left of a file that was cut is read, and what
+    /// replaces a file is read from its beginning, by the first of its splits alone; the bytes that
+    /// are lost are counted in the position. A file that changes so while a job reads it stops the job all the same, and it goes
+    /// on when it is started again.
+    ///
+    /// ```
+    /// use isochrone_connectors::{OnDataLoss, files::Files};
+    /// let log = Files::at("app.log").on_data_loss(OnDataLoss::ContinueFromEarliest).text();
+    /// # let _ = log;
+    /// ```
+    #[must_use]
+    pub fn on_data_loss(mut self, on_data_loss: OnDataLoss) -> Files {
+        self.settings.on_data_loss = on_data_loss;
         self
     }
 
@@ -222,14 +250,15 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
 
     fn has_more(&self, split: &Split<FilePosition>) -> Result<bool> {
         let position = &split.position;
-        match std::fs::metadata(&position.path) {
-            Ok(found) => {
-                reader::check_identity(position)?;
-                Ok(position.end.is_none() && found.len() > position.offset)
-            }
+        match loss::standing(position)? {
+            Standing::Fits(blocks) => Ok(position.end.is_none() && blocks.size() > position.offset),
             // It was read to its end; that is all one can ask of it.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(identity::unreadable(&position.path, error)),
+            Standing::Gone => Ok(false),
+            standing => match (self.settings.on_data_loss, loss::stopped(position, &standing)) {
+                (OnDataLoss::Stop, Some(error)) => Err(error),
+                // Opening it decides what there is.
+                _ => Ok(true),
+            },
         }
     }
 
@@ -238,8 +267,28 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
     }
 
     fn open(&self, split: Split<FilePosition>) -> Result<Box<dyn Reader<T, FilePosition>>> {
-        let format = self.format.for_file(&split.position.path)?;
-        let reader = FileReader::open(split.position, &self.settings, format)?;
-        Ok(Box::new(reader))
+        let Split { id, mut position } = split;
+        let mut standing = loss::standing(&position)?;
+        if let Some(error) = loss::stopped(&position, &standing) {
+            if self.settings.on_data_loss == OnDataLoss::Stop {
+                return Err(error);
+            }
+            let (next, has_file) = loss::go_on(&id, &position, &standing);
+            let lost = next.lost - position.lost;
+            tracing::warn!(lost, next = next.offset, "{error}; the source continues without them");
+            if !has_file {
+                return Ok(Box::new(Ended(next)));
+            }
+            standing = loss::standing(&next)?;
+            position = next;
+        }
+        let Standing::Fits(blocks) = standing else {
+            return Err(Error::unavailable(format!(
+                "input `{}` changes while it is looked at; start the job again",
+                position.path
+            )));
+        };
+        let format = self.format.for_file(&position.path)?;
+        Ok(Box::new(FileReader::open(position, blocks, &self.settings, format)?))
     }
 }

@@ -20,15 +20,8 @@ pub(super) fn splits_of<F: Format>(
     format: &F,
 ) -> Result<Vec<Split<FilePosition>>> {
     let mut blocks = Blocks::open(path, 0, None, 0)?;
-    let mut positions = vec![FilePosition {
-        path: path.to_owned(),
-        offset: 0,
-        end: None,
-        line: Some(1),
-        header: None,
-        open_line: false,
-        file: blocks.identity(),
-    }];
+    let mut positions =
+        vec![FilePosition { file: blocks.identity(), ..FilePosition::at_start(path) }];
     if !settings.follow && blocks.size() > settings.split_bytes {
         add_boundaries(&mut blocks, &mut positions, settings, format)?;
     }
@@ -61,13 +54,11 @@ fn add_boundaries<F: Format>(
         let last = positions.last_mut().expect("the first position is there from the start");
         last.end = Some(boundary);
         positions.push(FilePosition {
-            path: blocks.path().to_owned(),
             offset: boundary,
-            end: None,
             line,
             header: header.clone(),
-            open_line: false,
             file: blocks.identity(),
+            ..FilePosition::at_start(blocks.path())
         });
         target = (boundary / settings.split_bytes + 1) * settings.split_bytes;
     }

@@ -9,6 +9,7 @@ use super::position::FilePosition;
 use super::record::{
     count_lines, line_feeds, malformed, place, place_within, too_long, without_carriage_return,
 };
+use super::watch::{Seen, Watch};
 use super::{BLOCK_BYTES, RAW_BYTES_MAX, Settings, identity};
 use crate::format::{Decoder, Format, RecordEnd};
 
@@ -20,6 +21,9 @@ pub(super) struct FileReader<F: Format> {
     format: F,
     settings: Settings,
     blocks: Blocks,
+    watch: Watch,
+    /// By earlier runs: bytes, and how many times.
+    lost_before: (u64, u32),
     range_end: Option<u64>,
     header: Option<String>,
     /// There once the header was read.
@@ -28,8 +32,7 @@ pub(super) struct FileReader<F: Format> {
     line: Option<u64>,
     too_long: Option<TooLong>,
     open_line: bool,
-    /// The end of a file that is followed was reached; before more is read, look whether it is the
-    /// same file.
+    /// The end of a file that is followed was reached.
     waiting: bool,
     finished: bool,
 }
@@ -53,16 +56,18 @@ impl TooLong {
 }
 
 impl<F: Format> FileReader<F> {
-    pub(super) fn open(position: FilePosition, settings: &Settings, format: F) -> Result<Self> {
-        let FilePosition { path, offset, end, line, header, open_line, file } = position;
-        let mut blocks = open_blocks(&path, offset, end, file.size)?;
-        let found = blocks.identity();
-        if found.digest != file.digest {
-            return Err(identity::replaced(&path, offset, file.size, found.size));
+    /// Reads on at a position that fits the file, and that was opened there.
+    pub(super) fn open(
+        position: FilePosition,
+        mut blocks: Blocks,
+        settings: &Settings,
+        format: F,
+    ) -> Result<Self> {
+        let FilePosition { offset, end, line, header, open_line, lost, losses, .. } = position;
+        if !settings.follow {
+            blocks.keep_proof();
         }
-        if found.inode != file.inode {
-            tracing::debug!(path, "the input was copied: same content, other inode");
-        }
+        let watch = Watch::new(&mut blocks)?;
         if open_line {
             close_line(&mut blocks)?;
         }
@@ -72,6 +77,8 @@ impl<F: Format> FileReader<F> {
             format,
             settings: settings.clone(),
             blocks,
+            watch,
+            lost_before: (lost, losses),
             range_end: end,
             header,
             decoder: None,
@@ -114,7 +121,9 @@ impl<F: Format> FileReader<F> {
     }
 
     fn fill(&mut self) -> Result<bool> {
-        if self.waiting && !self.has_grown()? {
+        let seen = self.watch.look(&mut self.blocks)?;
+        let length = self.length_of_same(seen)?;
+        if self.waiting && length <= self.blocks.read_to() {
             return Ok(false);
         }
         let more = self.blocks.fill()?;
@@ -215,6 +224,8 @@ impl<F: Format> FileReader<F> {
             // The range ended with a record when it was cut.
             return Err(self.lost(identity::replaced, length));
         }
+        let Some(seen) = self.watch.settle(&mut self.blocks)? else { return Ok(Poll::Ready) };
+        self.length_of_same(seen)?;
         if self.is_past_header(true)? {
             self.take_last_record(batch);
         }
@@ -273,15 +284,14 @@ impl<F: Format> FileReader<F> {
         }
     }
 
-    fn has_grown(&mut self) -> Result<bool> {
-        let length = self.blocks.length_now()?;
-        if length <= self.blocks.read_to() {
-            return Ok(false);
+    /// The length of a file that still has what was read.
+    fn length_of_same(&self, seen: Seen) -> Result<u64> {
+        match seen {
+            Seen::Same { length } => Ok(length),
+            Seen::Shorter { length } => Err(self.lost(identity::truncated, length)),
+            Seen::Overwritten { length } => Err(self.lost(identity::overwritten, length)),
+            Seen::Replaced { length } => Err(self.lost(identity::replaced, length)),
         }
-        if !self.blocks.is_unchanged()? {
-            return Err(self.lost(identity::replaced, length));
-        }
-        Ok(true)
     }
 
     fn lost(&self, what: fn(&str, u64, u64, u64) -> Error, found: u64) -> Error {
@@ -293,6 +303,9 @@ impl<F: Format> Reader<F::Item, FilePosition> for FileReader<F> {
     fn poll(&mut self, batch: &mut Batch<F::Item>, max: usize) -> Result<Poll> {
         if self.finished {
             return Ok(Poll::Finished);
+        }
+        if self.watch.is_settling() {
+            return self.at_end(batch);
         }
         let mut left = max.max(1);
         for _ in 0..BLOCKS_PER_POLL {
@@ -321,26 +334,9 @@ impl<F: Format> Reader<F::Item, FilePosition> for FileReader<F> {
             header: self.header.clone(),
             open_line: self.open_line,
             file: self.blocks.identity(),
+            lost: self.lost_before.0,
+            losses: self.lost_before.1,
         }
-    }
-}
-
-/// Refuses a file that is not the one that was read up to this position.
-pub(super) fn check_identity(position: &FilePosition) -> Result<()> {
-    let FilePosition { path, offset, end, file, .. } = position;
-    let found = open_blocks(path, *offset, *end, file.size)?.identity();
-    match found.digest == file.digest {
-        true => Ok(()),
-        false => Err(identity::replaced(path, *offset, file.size, found.size)),
-    }
-}
-
-fn open_blocks(path: &str, offset: u64, end: Option<u64>, size: u64) -> Result<Blocks> {
-    match std::fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound && offset > 0 => {
-            Err(identity::deleted(path, offset, size))
-        }
-        _ => Blocks::open(path, offset, end, size),
     }
 }
 

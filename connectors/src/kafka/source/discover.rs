@@ -9,7 +9,8 @@ use isochrone_engine::{Error, Result};
 use super::background::Ticker;
 use super::loss::is_other_topic;
 use super::position::KafkaPosition;
-use super::settings::{OnDataLoss, Settings, Start};
+use super::settings::{Settings, Start};
+use crate::OnDataLoss;
 use crate::kafka::batch::Described;
 use crate::kafka::topics::{Topics, View, partition_of, split_id};
 

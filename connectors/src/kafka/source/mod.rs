@@ -24,7 +24,7 @@ use isochrone_engine::connector::{Discovery, Observer, Reader, Source, Split};
 
 pub use decode::{ByRecord, Decode, DecodeRecord, Records, Values, ValuesDecoder};
 pub use position::KafkaPosition;
-pub use settings::{KafkaTopic, OnDataLoss, Start, Tombstones};
+pub use settings::{KafkaTopic, Start, Tombstones};
 
 use super::topics::partition_of;
 use consumer::Shared;

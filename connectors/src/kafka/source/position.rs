@@ -16,7 +16,7 @@ pub struct KafkaPosition {
     /// The epoch of the partition's leader when the last record was written.
     pub leader_epoch: Option<i32>,
     /// How many offsets were deleted before they were read, and were passed over as
-    /// [`super::OnDataLoss`] said.
+    /// [`crate::OnDataLoss`] said.
     pub lost: u64,
     /// How many times records were lost, those included of which nobody can say how many.
     pub losses: u32,

@@ -13,7 +13,7 @@ use super::decode::DecodeRecord;
 use super::loss::{self, Found, Standing};
 use super::position::KafkaPosition;
 use super::retention::Retention;
-use super::settings::OnDataLoss;
+use crate::OnDataLoss;
 use crate::kafka::batch::{Message, PartitionQueue, Taken};
 use crate::kafka::record::{KafkaRecordRef, SOURCE_KEY};
 

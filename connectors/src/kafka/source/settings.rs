@@ -7,6 +7,7 @@ use isochrone_engine::record::Record;
 
 use super::KafkaSource;
 use super::decode::{ByRecord, Decode, Records, Values};
+use crate::OnDataLoss;
 use crate::format::{Format, Json, Text};
 use crate::kafka::cluster::Kafka;
 use crate::kafka::record::KafkaRecordRef;
@@ -59,19 +60,6 @@ pub enum Start {
     TimestampMs(i64),
 }
 
-/// What happens when records were deleted before they were read, by the topic's retention or because
-/// the topic was deleted and created again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDataLoss {
-    /// The job stops and says how many.
-    #[default]
-    Stop,
-    /// The job goes on with the oldest records there are, and warns; how many were lost is in the
-    /// position of the partition and so in every checkpoint. A log that was cut back at its end, as
-    /// by an election of a leader that lacked records, stops the job all the same.
-    ContinueFromEarliest,
-}
-
 /// What records without a value are where only values are decoded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tombstones {
@@ -118,7 +106,10 @@ impl KafkaTopic {
         self
     }
 
-    /// What to do about records that are gone before they were read; to stop unless told.
+    /// What to do about records that are gone before they were read, by the topic's retention or
+    /// because the topic was deleted and created again; to stop unless told. Their number is in the
+    /// position of the partition. A log that was cut back at its end, as by an election of a leader
+    /// that lacked records, stops the job all the same.
     pub fn on_data_loss(mut self, on_data_loss: OnDataLoss) -> Self {
         self.settings.on_data_loss = on_data_loss;
         self
