@@ -6,7 +6,7 @@
 #
 # Needed are: Java 17 or later and Maven (the broker), a C and C++ compiler and make (feature `kafka`),
 # pkg-config and the headers of OpenSSL (feature `kafka-ssl`), openssl (a broker with TLS); setpriv (a user
-# without rights); and, unless ISOCHRONE_WITHOUT_ROOT=1, ip (two hosts on one machine) and mount (full disks).
+# without rights); and, for root, unless ISOCHRONE_WITHOUT_ROOT=1, ip (two hosts on one machine) and mount (full disks).
 set -euo pipefail
 
 missing=()
@@ -43,7 +43,7 @@ look() {
     need "openssl" openssl is_there openssl
     need "flock and setsid (util-linux)" util-linux is_there flock
     need "setpriv (util-linux)" util-linux is_there setpriv
-    if [[ ${ISOCHRONE_WITHOUT_ROOT:-} != 1 ]]; then
+    if ((EUID == 0)) && [[ ${ISOCHRONE_WITHOUT_ROOT:-} != 1 ]]; then
         need "ip (iproute2)" iproute2 is_there ip
         need "mount" mount is_there mount
     fi
