@@ -63,16 +63,18 @@ pub(crate) struct Progress {
     /// By sink.
     pub(crate) written: BTreeMap<usize, u64>,
     pub(crate) pause_us: u64,
+    pub(crate) alignment_us: BTreeMap<Epoch, u64>,
 }
 
 impl Progress {
-    /// What a process has done; its longest pause since the last call.
+    /// What a process has done; its longest pause, and waits for cuts, since the last call.
     pub(crate) fn of(process: usize, control: &Control) -> Progress {
         Progress {
             process,
             read: control.records_read(),
             written: control.records_written(),
             pause_us: control.take_pause_us(),
+            alignment_us: control.take_alignment_us(),
         }
     }
 }

@@ -11,7 +11,7 @@ use isochrone_persistence::{Error, Result, SharedStore};
 
 use super::committing::{Committers, Committing};
 use super::control::Control;
-use super::message::{Due, Handover, Order};
+use super::message::{Due, Handover, Order, Progress, Report};
 use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
@@ -94,9 +94,10 @@ impl Process {
         let (handover, inbox) = crossbeam_channel::unbounded();
         let clock = membership.clock.clone();
         let control = Arc::new(Control::new(membership.start, handover.clone(), clock));
+        let process = (membership.first_worker / membership.workers) as usize;
         let uploader = Uploader {
             inbox,
-            report,
+            report: counted(process, control.clone(), report),
             store: membership.store.clone(),
             job: membership.job.clone(),
             generation: membership.generation,
@@ -177,6 +178,20 @@ impl Process {
         joined("the committer", self.committing)?;
         failure.map_or(Ok(()), Err)
     }
+}
+
+/// What this process has noted of a cut is told before its parts are acknowledged, so that it is known
+/// when the checkpoint exists. Process 0 sees it by itself.
+fn counted(process: usize, control: Arc<Control>, report: Reporter) -> Reporter {
+    if process == 0 {
+        return report;
+    }
+    Arc::new(move |told| {
+        if matches!(told, Report::Ack { .. }) && control.has_alignment() {
+            report(Report::Progress(Progress::of(process, &control)));
+        }
+        report(told);
+    })
 }
 
 pub(crate) fn spawn<T: Send + 'static>(
