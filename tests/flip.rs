@@ -171,7 +171,10 @@ fn every_flipped_byte_of_older_manifests_and_of_the_hint_has_no_effect() {
             flipped[at] ^= 1 << (at % 8);
             let end = trial.with(&object, Some(&flipped), &quiet(1));
             // A hint may be made to point behind the newest manifest: then one seems to be gone.
-            assert!(end == End::Right(Vec::new()) || is_hint(&object), "{object:?}, byte {at}: {end:?}");
+            assert!(
+                end == End::Right(Vec::new()) || is_hint(&object),
+                "{object:?}, byte {at}: {end:?}"
+            );
         }
     }
 }
@@ -199,7 +202,10 @@ fn every_flipped_byte_of_the_newest_checkpoint_is_gone_back_behind_by_choice() {
                 gone_back += 1;
             } else {
                 // A damaged hint may seem to show a manifest that is gone.
-                assert!(end == End::Right(Vec::new()) || is_hint(&object) && end.is_right(), "{what}");
+                assert!(
+                    end == End::Right(Vec::new()) || is_hint(&object) && end.is_right(),
+                    "{what}"
+                );
             }
         }
     }

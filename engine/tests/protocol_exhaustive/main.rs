@@ -190,7 +190,7 @@ fn built_in_mistakes_are_found() {
     found(Bug::FinalUnaligned, unaligned(), "finished with");
     found(Bug::LogNotRestored, crash(), "instead of");
     found(Bug::WatermarkNotRestored, crash(), "the watermark of split");
-    found(Bug::NoCredits, Setup { credits: 1, ..aligned() }, "credits of an edge");
+    found(Bug::NoCredits, Setup { credits: 1, ..one_worker(ALIGNED) }, "credits of an edge");
     found(Bug::AbandonedForgotten, abandon(), "of checkpoint");
     let rivals = Setup { rivals: 1, requests: 1, splits: &[&[0]], ..one_worker(ALIGNED) };
     found(Bug::PublishUnfenced, Setup { prompt_sinks: true, ..rivals }, "doubles output");
