@@ -97,17 +97,17 @@ impl Total {
         self.epochs.fetch_add(report.epochs, Ordering::Relaxed);
     }
 
-    /// Fails if the seeds went through less than they are for: on average two crashes and two changes of
-    /// the number of workers each, and some checkpoints.
+    /// Fails if the seeds went through less than they are for: floors are well below what is usual, which
+    /// is 1.6 crashes, 2 changes of the number of workers and 3 checkpoints a seed.
     fn assert_is_worth(&self) {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let seeds = get(&self.seeds);
         for (what, count, floor) in [
             ("crashes", get(&self.crashes), seeds),
             ("rescales", get(&self.rescales), seeds),
-            ("stops", get(&self.stops), seeds / 20),
-            ("failed runs", get(&self.failed), seeds / 20),
-            ("checkpoints", get(&self.epochs), 4 * seeds),
+            ("stops", get(&self.stops), seeds / 100),
+            ("failed runs", get(&self.failed), seeds / 4),
+            ("checkpoints", get(&self.epochs), 2 * seeds),
             ("replays", get(&self.replays), seeds / REPLAY_ONE_IN),
         ] {
             assert!(count >= floor, "{seeds} seeds had only {count} {what} of {floor}");
@@ -192,15 +192,27 @@ fn text_of(failed: &[(u64, String)]) -> String {
     failed.iter().map(|(seed, found)| format!("\nSEED={seed}: {found}")).collect()
 }
 
-/// Some seed finds the bug, as one of these kinds of damage, and finds the same when it is played again.
-fn assert_is_found(bug: Planted, as_one_of: &[&str]) {
+/// Names of data are never used again, so they end with digits that no seed knows: sixteen, before `.seg`.
+fn without_random_names(text: &str) -> String {
+    let mut pieces = text.split(".seg").map(str::to_owned).collect::<Vec<_>>();
+    let last = pieces.len() - 1;
+    for name in &mut pieces[..last] {
+        name.truncate(name.len().saturating_sub(16));
+    }
+    pieces.join(".seg")
+}
+
+/// Some seed finds the bug by the damage that it does, which is told in these words, and finds the same
+/// when it is played again.
+fn assert_is_found(bug: Planted, told: &[&str]) {
     for seed in 1..=SEEDS_TO_FIND_MAX {
         if let (report, Err(found)) = live(seed, Some(bug)) {
             let short: String = found.chars().take(300).collect();
             eprintln!("{bug:?} was found after {seed} seeds: {short}");
-            assert!(as_one_of.iter().any(|kind| found.contains(kind)), "{bug:?}: {found}");
+            assert!(told.iter().all(|words| found.contains(words)), "{bug:?}: {found}");
             let (again, end) = live(seed, Some(bug));
-            assert_eq!(end, Err(found), "SEED={seed} does not find the same again");
+            let end = without_random_names(&end.expect_err("it was found before"));
+            assert_eq!(end, without_random_names(&found), "SEED={seed}, played again");
             assert_eq!(again.trace, report.trace);
             return;
         }
@@ -210,20 +222,20 @@ fn assert_is_found(bug: Planted, as_one_of: &[&str]) {
 
 #[test]
 fn finds_an_acknowledgement_before_the_state_is_durable() {
-    assert_is_found(Planted::AckBeforeDurable, &[]);
+    assert_is_found(Planted::AckBeforeDurable, &["expected", "no such object"]);
 }
 
 #[test]
 fn finds_a_checkpoint_published_without_one_acknowledgement() {
-    assert_is_found(Planted::PublishWithoutAck, &[]);
+    assert_is_found(Planted::PublishWithoutAck, &["Verdict { lost: "]);
 }
 
 #[test]
 fn finds_positions_noted_one_poll_late() {
-    assert_is_found(Planted::PositionsLate, &[]);
+    assert_is_found(Planted::PositionsLate, &["Verdict { lost: ", "sums {"]);
 }
 
 #[test]
 fn finds_output_made_visible_before_its_checkpoint_exists() {
-    assert_is_found(Planted::CommitBeforeManifest, &[]);
+    assert_is_found(Planted::CommitBeforeManifest, &["history does not explain"]);
 }
