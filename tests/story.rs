@@ -370,10 +370,19 @@ fn passed(manifest: &Manifest, splits: &[Vec<Step<Event>>]) -> Vec<Event> {
 fn two_of_one_run(store: &MemoryStore, script: &Script<Event>) -> (Manifest, Manifest, Found) {
     let keep_all = Checkpoint::store(store.clone()).not_by_time();
     let job = Job::new(JOB).checkpoint(keep_all.retain(usize::MAX, Duration::MAX));
-    let driver = drive(job.handle(), script.clone());
+    let (handle, gates, newest) = (job.handle(), script.clone(), Arc::new(AtomicU64::new(0)));
+    let seen = newest.clone();
+    // Each checkpoint has some event of the gate before it, and none of the next.
+    let driver = thread::spawn(move || {
+        for gate in 0..GATES {
+            assert!(wait::soon(|| newest.load(Ordering::SeqCst) > gate * 20));
+            handle.checkpoint(None).unwrap();
+            gates.open_gates();
+        }
+    });
     let (input, sink) = (script.clone(), Collected::default());
     job.run(quiet(1), move |flow| {
-        pipeline(flow, &input, sink.clone());
+        pipeline(flow, &input, Observed { sink: sink.clone(), newest: seen.clone() });
         Ok(())
     })
     .unwrap();
