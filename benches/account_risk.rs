@@ -285,7 +285,18 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
-    let head = ["", "M/s", "us CPU", "of the loop", "(per core)", "checkpoints", "pause us", "MB"];
+    let head = [
+        "",
+        "M/s",
+        "us CPU",
+        "of the loop",
+        "(per core)",
+        "checkpoints",
+        "longest ms",
+        "alignment us",
+        "pause us",
+        "MB",
+    ];
     let rows = cases.iter().zip(&results).map(|(workers, own)| {
         let of = |what: fn(&Cost) -> f64| median(own.iter().map(|(cost, _)| what(cost)));
         let ratio = |what: fn(&Cost) -> f64| {
@@ -307,6 +318,8 @@ fn main() -> std::io::Result<()> {
             format!("{:.2}", ratio(|cost| cost.wall_s)),
             format!("{:.2}", ratio(|cost| cost.cpu_s)),
             cell(|stats| stats.published),
+            cell(|stats| stats.duration_ms_max),
+            cell(|stats| stats.alignment_us_max),
             cell(|stats| stats.pause_us_max),
             cell(|stats| stats.bytes_total / 1_000_000),
         ]

@@ -12,6 +12,7 @@
 mod account_risk;
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,12 +27,16 @@ use tempfile::TempDir;
 
 const TEST: &str = "a_hundred_kills_leave_the_output_and_state_of_an_undisturbed_run";
 const JOB: &str = "account-risk";
-const LINES: u64 = 1_000_000;
+/// The same number in each file, and a million at least.
+const LINES: u64 = 12 * 83_334;
 const FILES: u64 = 12;
 const KILLS: u32 = 100;
+/// Of these, so many at least of a job of one, of two and of three processes.
+const KILLS_OF_EACH: u32 = 20;
 /// Kills in one run, at most, before the one at its end.
 const KILLS_PER_RUN: u32 = 12;
 const CHECKPOINT_EVERY: &str = "50ms";
+const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 #[test]
 fn a_hundred_kills_leave_the_output_and_state_of_an_undisturbed_run() {
@@ -40,17 +45,20 @@ fn a_hundred_kills_leave_the_output_and_state_of_an_undisturbed_run() {
     let folder = TempDir::new().unwrap();
     let log = Log::generate(seeded.next(), &folder.path().join("input"), LINES, FILES);
     let mut tally = Tally::default();
-    Run::new(&log, folder.path(), 0).undisturbed(&log);
+    assert!(log.lines >= 1_000_000, "{} lines", log.lines);
+    let remembered = Run::new(&log, folder.path(), 0).undisturbed(&log);
     for number in 1.. {
-        Run::new(&log, folder.path(), number).disturbed(&mut seeded, &log, &mut tally);
+        let run = Run::new(&log, folder.path(), number);
+        let found = run.disturbed(&mut seeded, &log, &mut tally);
+        assert!(found == remembered, "other ids are remembered than without a kill");
         eprintln!("run {number}: {tally:?}");
-        if tally.kills >= KILLS {
+        if tally.is_enough() {
             break;
         }
     }
-    let Tally { at_start, in_between, at_manifest, at_end, of_children, starts, .. } = tally;
-    let moments = [at_start, in_between, at_manifest, at_end, of_children];
-    assert!(moments.iter().chain(&starts).all(|count| *count > 0), "{tally:?}");
+    let Tally { at_start, in_between, at_manifest, at_part, at_end, of_children, .. } = tally;
+    let moments = [at_start, in_between, at_manifest, at_part, at_end, of_children];
+    assert!(moments.iter().all(|count| *count > 0), "{tally:?}");
 }
 
 /// When a job is killed.
@@ -88,16 +96,20 @@ struct Shape {
 }
 
 impl Shape {
-    /// Another one than before.
+    /// Another number of workers in total than before.
     fn draw(seeded: &mut Seeded, before: Option<Shape>) -> Shape {
         loop {
             let processes = 1 + seeded.below(3) as u32;
             let workers = seeded.pick(if processes == 1 { &[1, 2, 3, 5] } else { &[1, 2] });
             let drawn = Shape { processes, workers };
-            if Some(drawn) != before {
+            if before.is_none_or(|before| before.total() != drawn.total()) {
                 return drawn;
             }
         }
+    }
+
+    fn total(self) -> u32 {
+        self.processes * self.workers
     }
 }
 
@@ -112,13 +124,18 @@ struct Tally {
     at_end: u32,
     /// Kills of a process under a supervisor.
     of_children: u32,
-    /// Starts with one, two and three processes.
-    starts: [u32; 3],
+    /// Of jobs of one, two and three processes.
+    by_processes: [u32; 3],
 }
 
 impl Tally {
-    fn count(&mut self, moment: Moment) {
+    fn is_enough(&self) -> bool {
+        self.kills >= KILLS && self.by_processes.iter().all(|kills| *kills >= KILLS_OF_EACH)
+    }
+
+    fn count(&mut self, moment: Moment, shape: Shape) {
         self.kills += 1;
+        self.by_processes[shape.processes as usize - 1] += 1;
         *match moment {
             Moment::After(span) if span < Duration::from_millis(60) => &mut self.at_start,
             Moment::After(_) => &mut self.in_between,
@@ -164,15 +181,15 @@ impl Run {
         Job::start(TEST, &flags, &self.errors)
     }
 
-    fn undisturbed(self, log: &Log) {
+    fn undisturbed(self, log: &Log) -> BTreeMap<String, i64> {
         let mut job = self.start(Shape { processes: 1, workers: 2 });
         let started = wait::Since::now();
         assert_ends_well(&mut job);
         eprintln!("undisturbed: {:?}", started.passed());
-        self.check(log);
+        self.check(log)
     }
 
-    fn disturbed(self, seeded: &mut Seeded, log: &Log, tally: &mut Tally) {
+    fn disturbed(self, seeded: &mut Seeded, log: &Log, tally: &mut Tally) -> BTreeMap<String, i64> {
         let mut shape = None;
         for kills in 0.. {
             let next = Shape::draw(seeded, shape);
@@ -183,7 +200,6 @@ impl Run {
                 _ => Moment::Never,
             };
             let mut job = self.start(next);
-            tally.starts[next.processes as usize - 1] += 1;
             if next.processes > 1 && kills < KILLS_PER_RUN && seeded.one_in(2) {
                 self.wait_for(Moment::draw(seeded), &mut job);
                 tally.of_children += u32::from(job.kill_a_child(seeded));
@@ -193,9 +209,9 @@ impl Run {
                 assert_ends_well(&mut job);
                 break;
             }
-            tally.count(moment);
+            tally.count(moment, next);
         }
-        self.check(log);
+        self.check(log)
     }
 
     /// Waits for the moment, or for the job's end if that comes first.
@@ -227,7 +243,8 @@ impl Run {
         std::fs::read_to_string(path).is_ok_and(|text| text.contains("\"finished\": true"))
     }
 
-    fn check(&self, log: &Log) {
+    /// Answers with the ids that must still be remembered, and their first days.
+    fn check(&self, log: &Log) -> BTreeMap<String, i64> {
         let verdict = judge(log, &self.output);
         assert_eq!(verdict, Verdict::default(), "in {}", self.output.display());
         let store = LocalStore::open(&self.store).unwrap();
@@ -236,10 +253,15 @@ impl Run {
         let spent = stored::state::<String, Spent>(&store, &manifest, "spent");
         let spent = spent.into_iter().map(|(key, spent)| (key, (spent.events, spent.cents)));
         assert!(spent.eq(log.totals()), "the state differs from that of an undisturbed run");
-        // What is much older than the thirty days for which an id is remembered is forgotten.
-        let seen = stored::state::<String, i64>(&store, &manifest, "seen");
-        let last = seen.values().max().unwrap() - 60 * 24 * 60 * 60 * 1000;
-        assert!(seen.values().all(|first| *first > last), "{} ids are remembered", seen.len());
+        // What is much older than the thirty days for which an id is remembered is forgotten; in
+        // between it depends on when the job ended.
+        let mut seen = stored::state::<String, i64>(&store, &manifest, "seen");
+        let last = *seen.values().max().unwrap();
+        let old = last - 60 * DAY_MS;
+        assert!(seen.values().all(|first| *first > old), "{} ids are remembered", seen.len());
+        seen.retain(|_, first| *first > last - 30 * DAY_MS);
+        assert!(seen.len() > 100_000, "{} ids are remembered", seen.len());
+        seen
     }
 }
 

@@ -92,7 +92,10 @@ pub struct CheckpointStats {
     pub duration_ms_max: u64,
     /// Sum of those times, in milliseconds.
     pub duration_ms_total: u64,
-    /// Longest stop of an operator for a snapshot, in microseconds.
+    /// Longest wait of an operator instance for a cut, in microseconds: from the first sign of it until
+    /// everything before it had been applied. All are aligned, so nothing in flight is ever written.
+    pub alignment_us_max: u64,
+    /// Longest stop of an operator for a snapshot, in microseconds: no record is applied meanwhile.
     pub pause_us_max: u64,
     /// Bytes of the largest one.
     pub bytes_max: u64,

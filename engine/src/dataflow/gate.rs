@@ -11,12 +11,15 @@ use timely::progress::frontier::MutableAntichain;
 
 use super::packet::Packet;
 use crate::protocol::{Arrival, Mode, Participant, Step};
+use crate::runtime::control::Control;
 
 /// Packets on their way into one operator instance.
 pub(crate) struct Gate<H, T> {
     participant: Participant,
     queue: VecDeque<Held<H, T>>,
     stash: BTreeMap<Epoch, VecDeque<Held<H, T>>>,
+    /// Since when a cut is known that has not been frozen, in microseconds.
+    aligning_since_us: Option<u64>,
 }
 
 /// A packet with its epoch and what is kept with it.
@@ -42,6 +45,7 @@ impl<H, T> Gate<H, T> {
             participant: Participant::new(start, 1),
             queue: VecDeque::new(),
             stash: BTreeMap::new(),
+            aligning_since_us: None,
         }
     }
 
@@ -54,10 +58,23 @@ impl<H, T> Gate<H, T> {
         }
     }
 
-    /// Takes note of the newest trigger and of the input's frontier.
-    pub(crate) fn observe(&mut self, triggered: Epoch, frontier: &MutableAntichain<u64>) {
-        self.participant.on_trigger(triggered, Mode::Aligned);
+    /// Takes note of the newest trigger and of the input's frontier. The clock is read once a cut.
+    pub(crate) fn observe(&mut self, control: &Control, frontier: &MutableAntichain<u64>) {
+        self.participant.on_trigger(control.triggered(), Mode::Aligned);
         self.participant.on_frontier(0, frontier.frontier().iter().next().copied().map(Epoch));
+        if self.participant.draining() && self.aligning_since_us.is_none() {
+            self.aligning_since_us = Some(control.clock().monotonic_us());
+        }
+    }
+
+    /// A cut has just been frozen: tells how long this instance waited for it, from the first sign of
+    /// it (its trigger, or a packet from behind it) on.
+    pub(crate) fn frozen(&mut self, epoch: Epoch, control: &Control) {
+        let now_us = control.clock().monotonic_us();
+        let since_us = self.aligning_since_us.take().unwrap_or(now_us);
+        control.note_alignment(epoch, now_us - since_us);
+        // The next one is known already.
+        self.aligning_since_us = self.participant.draining().then_some(now_us);
     }
 
     /// Whether a cut waits for packets that stand here: then back-pressure must not hold them.

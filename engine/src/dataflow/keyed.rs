@@ -65,7 +65,7 @@ where
                 let epoch = Epoch(*hold.time());
                 operator.gate.arrive(Held { epoch, hold, packet: std::mem::take(packet) });
             });
-            operator.gate.observe(operator.site.control.triggered(), &frontiers[0]);
+            operator.gate.observe(&operator.site.control, &frontiers[0]);
             let more = operator.turn(&mut output.activate());
             operator.acknowledge(&mut acks.activate());
             if more {
@@ -187,22 +187,36 @@ where
         }
     }
 
+    /// Ends the epoch; of a snapshot that is still under way, the rest comes first.
     fn freeze(&mut self, epoch: Epoch) {
-        while self.snapshot.is_some() {
-            self.advance_snapshot();
-        }
-        self.table.freeze();
-        self.snapshot = Some(epoch);
-        self.advance_snapshot();
+        self.gate.frozen(epoch, &self.site.control);
+        self.stopped(|operator| {
+            while operator.snapshot.is_some() {
+                operator.step_snapshot();
+            }
+            operator.table.freeze();
+            operator.snapshot = Some(epoch);
+            operator.step_snapshot();
+        });
     }
 
     fn advance_snapshot(&mut self) {
+        if self.snapshot.is_some() {
+            self.stopped(Self::step_snapshot);
+        }
+    }
+
+    /// Work for a snapshot, during which no record is applied.
+    fn stopped(&mut self, work: impl FnOnce(&mut Self)) {
+        let started_us = self.site.control.clock().monotonic_us();
+        work(self);
+        let control = &self.site.control;
+        control.note_pause(control.clock().monotonic_us() - started_us);
+    }
+
+    fn step_snapshot(&mut self) {
         let Some(epoch) = self.snapshot else { return };
-        let clock = self.site.control.clock();
-        let started = clock.monotonic_us();
-        let done = self.table.snapshot_step(SNAPSHOT_KEYS_PER_TURN);
-        self.site.control.note_pause(clock.monotonic_us() - started);
-        if done {
+        if self.table.snapshot_step(SNAPSHOT_KEYS_PER_TURN) {
             self.snapshot = None;
             let snapshot = Snapshot::State { rows: self.table.take_rows() };
             self.site.control.hand_over(Handover::Part { part: self.part, epoch, snapshot });

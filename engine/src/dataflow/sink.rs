@@ -63,7 +63,7 @@ pub(crate) fn sink<'s, T: Record, S: Sink<Item = T>>(
                 let epoch = Epoch(*capability.least().expect("packets carry a time"));
                 operator.gate.arrive(Held { epoch, hold: (), packet: std::mem::take(packet) });
             });
-            operator.gate.observe(operator.site.control.triggered(), &frontiers[0]);
+            operator.gate.observe(&operator.site.control, &frontiers[0]);
             guarded(&control, &place, || operator.turn());
         }
     });
@@ -114,8 +114,12 @@ impl<T: Record, E: serde::Serialize + Send + 'static> Writing<T, E> {
 
     /// Ends the epoch before the cut: the one written last, if anything was written since.
     fn prepare(&mut self, cut: Epoch) -> Result<()> {
+        self.gate.frozen(cut, &self.site.control);
+        let started_us = self.site.control.clock().monotonic_us();
         let epoch = self.written.take().unwrap_or(Epoch(cut.0 - 1));
         let mut prepare = self.writer.prepare(epoch)?;
+        let control = &self.site.control;
+        control.note_pause(control.clock().monotonic_us() - started_us);
         let kept = self.kept;
         let erased: Prepare<Prepared> = Box::new(move || {
             let prepared = |effect: &E| {

@@ -27,6 +27,7 @@ pub(crate) struct Control {
     /// By sink.
     written: Mutex<BTreeMap<usize, Arc<AtomicU64>>>,
     pause_us: AtomicU64,
+    alignment_us: Mutex<BTreeMap<Epoch, u64>>,
     failure: Mutex<Option<Error>>,
     splits: Mutex<HashMap<Part, Vec<manifest::Split>>>,
     splits_given: AtomicU64,
@@ -52,6 +53,7 @@ impl Control {
             dead_letters: AtomicU64::new(0),
             written: Mutex::default(),
             pause_us: AtomicU64::new(0),
+            alignment_us: Mutex::default(),
             failure: Mutex::default(),
             splits: Mutex::default(),
             splits_given: AtomicU64::new(0),
@@ -196,5 +198,22 @@ impl Control {
     /// The longest stop of an operator for a snapshot since the last call, in microseconds.
     pub(crate) fn take_pause_us(&self) -> u64 {
         self.pause_us.swap(0, Ordering::Relaxed)
+    }
+
+    /// An instance has waited so long for a cut; told once for each.
+    pub(crate) fn note_alignment(&self, epoch: Epoch, us: u64) {
+        let mut alignment_us = lock(&self.alignment_us);
+        let longest = alignment_us.entry(epoch).or_default();
+        *longest = us.max(*longest);
+    }
+
+    /// Whether there is something for [`Control::take_alignment_us`].
+    pub(crate) fn has_alignment(&self) -> bool {
+        !lock(&self.alignment_us).is_empty()
+    }
+
+    /// The longest wait of an instance for each cut since the last call, in microseconds.
+    pub(crate) fn take_alignment_us(&self) -> BTreeMap<Epoch, u64> {
+        std::mem::take(&mut lock(&self.alignment_us))
     }
 }

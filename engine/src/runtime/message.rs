@@ -67,10 +67,23 @@ pub(crate) struct Progress {
     pub(crate) pause_us: u64,
     /// The sink that is making output visible, if one is.
     pub(crate) under_way: Option<UnderWay>,
+    pub(crate) alignment_us: BTreeMap<Epoch, u64>,
 }
 
 impl Progress {
-    /// What a process has done; its longest pause since the last call.
+    /// Takes in what the same process has told. Two of its threads may tell at once: the higher count
+    /// is the newer one.
+    pub(crate) fn update(&mut self, told: Progress) {
+        self.read = self.read.max(told.read);
+        self.dead_letters = self.dead_letters.max(told.dead_letters);
+        for (sink, count) in told.written {
+            let known = self.written.entry(sink).or_default();
+            *known = count.max(*known);
+        }
+        self.under_way = told.under_way;
+    }
+
+    /// What a process has done; its longest pause, and waits for cuts, since the last call.
     pub(crate) fn of(process: usize, control: &Control) -> Progress {
         Progress {
             process,
@@ -79,6 +92,7 @@ impl Progress {
             written: control.records_written(),
             pause_us: control.take_pause_us(),
             under_way: control.commits.under_way(control.clock().monotonic_ms()),
+            alignment_us: control.take_alignment_us(),
         }
     }
 }

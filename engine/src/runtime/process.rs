@@ -12,7 +12,7 @@ use isochrone_persistence::{Error, Result, SharedStore};
 
 use super::committing::{Committers, Committing};
 use super::control::Control;
-use super::message::{Due, Handover, Order, Report};
+use super::message::{Due, Handover, Order, Progress, Report};
 use super::pace::Pace;
 use super::restored::Restored;
 use super::uploader::{Reporter, Uploader};
@@ -113,9 +113,10 @@ impl Process {
             move |error: Error| report(Report::Failed((&error).into()))
         };
         let (uploader_failed, committing_failed) = (failed(&report), failed(&report));
+        let process = (membership.first_worker / membership.workers) as usize;
         let uploader = Uploader {
             inbox,
-            report,
+            report: counted(process, control.clone(), report),
             store: membership.store.clone(),
             job: membership.job.clone(),
             generation: membership.generation,
@@ -220,6 +221,20 @@ fn ends_within<T>(thread: &JoinHandle<T>, time: Duration) -> bool {
         left -= pause;
     }
     thread.is_finished()
+}
+
+/// What this process has noted of a cut is told before its parts are acknowledged, so that it is known
+/// when the checkpoint exists. Process 0 sees it by itself.
+fn counted(process: usize, control: Arc<Control>, report: Reporter) -> Reporter {
+    if process == 0 {
+        return report;
+    }
+    Arc::new(move |told| {
+        if matches!(told, Report::Ack { .. }) && control.has_alignment() {
+            report(Report::Progress(Progress::of(process, &control)));
+        }
+        report(told);
+    })
 }
 
 fn joined<T>(what: &str, thread: JoinHandle<T>) -> Result<T> {

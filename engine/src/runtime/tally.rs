@@ -1,6 +1,7 @@
 //! Counting what a run does, for its progress line and its summary. Decides nothing.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::io::{IsTerminal, Write};
 
 use isochrone_persistence::ids::{Epoch, OperatorId, Worker};
@@ -22,6 +23,7 @@ pub(crate) struct Tally {
     shown_read: u64,
     processes: BTreeMap<usize, Progress>,
     bytes: BTreeMap<Epoch, u64>,
+    alignment_us: BTreeMap<Epoch, u64>,
     skipped: BTreeMap<Part, u64>,
     pub(crate) checkpoints: CheckpointStats,
     pub(crate) restore: RestoreReport,
@@ -35,7 +37,7 @@ impl Tally {
     /// Unless `quiet`, the restore report is printed once `loading` instances have loaded their
     /// state, and progress is drawn if standard error is a terminal.
     pub(crate) fn new(quiet: bool, restore: RestoreReport, loading: usize, now_ms: u64) -> Self {
-        Tally {
+        let tally = Tally {
             line: !quiet && std::io::stderr().is_terminal(),
             quiet,
             restore,
@@ -44,24 +46,38 @@ impl Tally {
             shown_read: 0,
             processes: BTreeMap::new(),
             bytes: BTreeMap::new(),
+            alignment_us: BTreeMap::new(),
             skipped: BTreeMap::new(),
             checkpoints: CheckpointStats::default(),
             published_ms: now_ms,
-        }
+        };
+        tally.report_if_loaded();
+        tally
     }
 
     pub(crate) fn progress(&mut self, progress: Progress) {
         let longest = &mut self.checkpoints.pause_us_max;
         *longest = (*longest).max(progress.pause_us);
-        self.processes.insert(progress.process, progress);
+        for (&epoch, &us) in &progress.alignment_us {
+            let longest = self.alignment_us.entry(epoch).or_default();
+            *longest = us.max(*longest);
+        }
+        match self.processes.entry(progress.process) {
+            Entry::Vacant(first) => drop(first.insert(progress)),
+            Entry::Occupied(mut known) => known.get_mut().update(progress),
+        }
     }
 
     pub(crate) fn loaded(&mut self, id: &OperatorId, worker: Worker, rows: u64, bytes: u64) {
         let (operator, worker) = (id.to_string(), worker.0);
         self.restore.loaded.push(Loaded { operator, worker, rows, bytes });
         self.loading = self.loading.saturating_sub(1);
+        self.restore.loaded.sort_by_key(|loaded| (loaded.operator.clone(), loaded.worker));
+        self.report_if_loaded();
+    }
+
+    fn report_if_loaded(&self) {
         if self.loading == 0 && !self.quiet && self.restore.epoch.is_some() {
-            self.restore.loaded.sort_by_key(|loaded| (loaded.operator.clone(), loaded.worker));
             eprintln!("{}", self.restore);
         }
     }
@@ -89,11 +105,25 @@ impl Tally {
 
     pub(crate) fn published(&mut self, epoch: Epoch, duration_ms: u64, bytes: u64, now_ms: u64) {
         self.bytes = self.bytes.split_off(&epoch.next());
+        let later = self.alignment_us.split_off(&epoch.next());
+        let alignment_us = self.alignment_us.remove(&epoch).unwrap_or_default();
+        self.alignment_us = later;
+        // Aligned: what is in flight at a cut is applied before the state is frozen, none is logged.
+        let in_flight_bytes = 0;
+        tracing::debug!(
+            epoch = epoch.0,
+            duration_ms,
+            alignment_us,
+            state_bytes = bytes,
+            in_flight_bytes,
+            "checkpoint"
+        );
         let stats = &mut self.checkpoints;
         stats.published += 1;
         stats.last_epoch = epoch.0;
         stats.duration_ms_max = stats.duration_ms_max.max(duration_ms);
         stats.duration_ms_total += duration_ms;
+        stats.alignment_us_max = stats.alignment_us_max.max(alignment_us);
         stats.bytes_total += bytes;
         stats.bytes_max = stats.bytes_max.max(bytes);
         self.published_ms = now_ms;

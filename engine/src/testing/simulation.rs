@@ -76,6 +76,8 @@ pub struct Report {
     pub crashes: u64,
     /// How many were asked to stop, and did.
     pub stops: u64,
+    /// How many had another number of workers than the one before.
+    pub rescales: u64,
     /// How many ended because checkpoints failed or the store did not answer.
     pub failed: u64,
     /// Turns given, in all runs.
@@ -94,11 +96,10 @@ pub struct Report {
 
 impl fmt::Debug for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { runs, crashes, stops, failed, steps, checkpoints, epochs, .. } = self;
-        write!(
-            f,
-            "{runs} runs: {crashes} crashes, {stops} stops, {failed} failed; {steps} steps; "
-        )?;
+        let Report { runs, crashes, stops, rescales, failed, .. } = self;
+        let Report { steps, checkpoints, epochs, .. } = self;
+        write!(f, "{runs} runs: {crashes} crashes, {stops} stops, {rescales} rescales, ")?;
+        write!(f, "{failed} failed; {steps} steps; ")?;
         write!(f, "{checkpoints} checkpoints left of {epochs}; trace {:016x}", self.trace)?;
         self.failure.as_ref().map_or(Ok(()), |error| write!(f, "; {}", error.report()))
     }
@@ -174,10 +175,12 @@ impl Simulation {
             random: Random::new(self.seed),
             clock: Arc::default(),
             trace: Arc::default(),
+            workers: None,
             report: Report {
                 runs: 0,
                 crashes: 0,
                 stops: 0,
+                rescales: 0,
                 failed: 0,
                 steps: 0,
                 checkpoints: 0,
@@ -255,6 +258,8 @@ struct Life<F> {
     random: Random,
     clock: Arc<ManualClock>,
     trace: Arc<Trace>,
+    /// Of the start before.
+    workers: Option<u32>,
     report: Report,
 }
 
@@ -264,6 +269,8 @@ impl<F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static> Life<F> {
         let quiet = self.report.crashes >= simulation.crashes_max;
         let start = simulation.draw(&mut self.random, self.report.runs, quiet);
         self.report.runs += 1;
+        let before = self.workers.replace(start.workers);
+        self.report.rescales += u64::from(before.is_some_and(|before| before != start.workers));
         self.trace.note(u64::from(start.workers));
         let (end, baton) = self.start(start);
         let died = baton.is_dead() && !baton.is_stuck();

@@ -5,7 +5,7 @@ use std::hash::{Hash, Hasher};
 
 use crate::world::{Move, World};
 
-const STATES_MAX: usize = 400_000;
+const STATES_MAX: usize = 1_500_000;
 
 pub(crate) struct Violation {
     pub(crate) message: String,
@@ -34,7 +34,7 @@ pub(crate) fn explore(start: World) -> Explored {
             continue;
         };
         path.push(step);
-        if let Err(message) = world.go(step) {
+        if let Err(message) = world.go(step).and_then(|()| world.check()) {
             explored.violation = Some(Violation { message, path });
             break;
         }

@@ -41,6 +41,10 @@ pub(crate) enum Bug {
     FinalUnaligned,
     /// A manifest is written without the condition that it is the next one.
     PublishUnfenced,
+    /// A source reads on, however much stands on the edge.
+    NoCredits,
+    /// The watermark of a split begins anew after a restore.
+    WatermarkNotRestored,
 }
 
 pub(crate) type Splits = &'static [&'static [u32]];
@@ -72,15 +76,17 @@ pub(crate) struct Record {
     pub(crate) id: u8,
     pub(crate) split: usize,
     pub(crate) key: u32,
+    /// Event time, the same for all records of one place in a split.
+    pub(crate) time: i64,
 }
 
 impl Setup {
     pub(crate) fn records(&self) -> impl Iterator<Item = Record> + '_ {
         let of = |(split, keys): (usize, &'static &'static [u32])| {
-            keys.iter().map(move |key| (split, *key))
+            keys.iter().zip(1..).map(move |(key, place)| (split, *key, place * 10))
         };
         let all = self.splits.iter().enumerate().flat_map(of);
-        all.zip(0..).map(|((split, key), id)| Record { id, split, key })
+        all.zip(0..).map(|((split, key, time), id)| Record { id, split, key, time })
     }
 
     pub(crate) fn record(&self, id: u8) -> Record {
@@ -103,10 +109,17 @@ impl Setup {
 
     /// The records before these positions.
     pub(crate) fn before(&self, positions: &[usize]) -> Records {
-        let read = |(split, end): (usize, &usize)| {
-            self.records().filter(move |r| r.split == split).take(*end).map(|r| bit(r.id))
-        };
-        positions.iter().enumerate().flat_map(read).sum()
+        positions.iter().enumerate().map(|(split, end)| self.before_in(split, *end)).sum()
+    }
+
+    /// The records of a split before `position`.
+    pub(crate) fn before_in(&self, split: usize, position: usize) -> Records {
+        self.records().filter(|r| r.split == split).take(position).map(|r| bit(r.id)).sum()
+    }
+
+    /// The watermark of a split read up to `position`: the time of its last record.
+    pub(crate) fn mark(&self, position: usize) -> Option<i64> {
+        (position > 0).then_some(position as i64 * 10)
     }
 
     /// `record` is to be applied where `applied` were: once, and after its predecessors of the
@@ -144,6 +157,7 @@ pub(crate) struct Summary {
     pub(crate) epoch: Epoch,
     pub(crate) finished: bool,
     pub(crate) positions: Vec<usize>,
+    pub(crate) marks: Vec<Option<i64>>,
     pub(crate) state: Records,
     /// Written by sinks, visible or pending.
     pub(crate) sunk: Records,

@@ -45,10 +45,18 @@ pub(crate) struct Instance {
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Source {
     pub(crate) machine: Participant,
-    /// Split and next position.
-    pub(crate) splits: Vec<(usize, usize)>,
-    pub(crate) acked: Option<(Epoch, Vec<(usize, usize)>)>,
+    pub(crate) splits: Vec<Next>,
+    pub(crate) acked: Option<(Epoch, Vec<Next>)>,
     pub(crate) ended: bool,
+}
+
+/// How far a split has been read.
+#[derive(Clone, Copy, Debug, Hash)]
+pub(crate) struct Next {
+    pub(crate) split: usize,
+    pub(crate) position: usize,
+    /// The watermark: restored as such, raised by each record.
+    pub(crate) mark: Option<i64>,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -113,9 +121,14 @@ impl Run {
             splits: it
                 .positions
                 .iter()
-                .copied()
+                .zip(&it.marks)
                 .enumerate()
-                .filter(|(s, _)| owner(*s) == w)
+                .filter(|(split, _)| owner(*split) == w)
+                .map(|(split, (&position, &mark))| Next {
+                    split,
+                    position,
+                    mark: mark.filter(|_| setup.bug != Some(Bug::WatermarkNotRestored)),
+                })
                 .collect(),
             acked: None,
             ended: false,
@@ -157,9 +170,11 @@ impl Run {
     }
 
     pub(crate) fn read(&mut self, setup: &Setup, w: usize, at: usize) -> Result<(), String> {
-        let (split, position) = self.sources[w].splits[at];
+        let Next { split, position, .. } = self.sources[w].splits[at];
         let record = setup.at(split, position).ok_or("read past the end")?;
-        Rc::make_mut(&mut self.sources[w]).splits[at].1 += 1;
+        let next = &mut Rc::make_mut(&mut self.sources[w]).splits[at];
+        next.position += 1;
+        next.mark = Some(record.time);
         let mut timestamp = self.sources[w].machine.current();
         if setup.bug == Some(Bug::OldCapability) && self.sources[w].acked.is_some() {
             timestamp = self.base.summary.epoch;
@@ -172,7 +187,8 @@ impl Run {
     fn end_sources(&mut self, setup: &Setup) -> Result<(), String> {
         for w in 0..self.sources.len() {
             let source = &self.sources[w];
-            let left = source.splits.iter().any(|(s, p)| setup.at(*s, *p).is_some());
+            let left =
+                source.splits.iter().any(|next| setup.at(next.split, next.position).is_some());
             if !left && !source.ended {
                 Rc::make_mut(&mut self.sources[w]).ended = true;
                 self.tell(setup, Event::Ended { part: part(SOURCE, w) })?;
@@ -338,6 +354,9 @@ impl Run {
                 Action::Finish { .. } => self.finished = true,
                 Action::Overdue { gives_up, .. } => self.gave_up |= gives_up,
                 Action::Fail { message } => return Err(message),
+                Action::Answer { result: Ok(epoch), .. } if self.proof < Some(epoch) => {
+                    return Err(format!("{epoch} is answered with, and has no manifest"));
+                }
                 Action::Answer { .. } | Action::Collect => {}
             }
         }

@@ -6,13 +6,13 @@ use isochrone_persistence::manifest::{self, Operator, Segment, Split};
 use serde_json::json;
 
 use crate::job::{Effect, Manifest, Records, Setup, Summary, bit};
-use crate::run::{Frozen, Run, SINK, SOURCE, STATE, part};
+use crate::run::{Frozen, Next, Run, SINK, SOURCE, STATE, part};
 
 impl Manifest {
     /// Of a job that has not begun.
     pub(crate) fn fresh(setup: &Setup) -> Manifest {
         let operator = |id, part| Operator { id: OperatorId::new(id).expect("legal"), part };
-        let split = |s: usize| split(s, 0);
+        let split = |split: usize| listed(&Next { split, position: 0, mark: None });
         let splits = (0..setup.splits.len()).map(split).collect();
         let state = manifest::Part::State {
             version: StateVersion(1),
@@ -45,7 +45,7 @@ impl Run {
             let source = &self.sources[w];
             let acked = source.acked.as_ref().filter(|(e, _)| *e == epoch);
             let (_, splits) = acked.ok_or(format!("source {w} has not acknowledged {epoch}"))?;
-            let splits = splits.iter().map(|(s, position)| split(*s, *position)).collect();
+            let splits = splits.iter().map(listed).collect();
             let content = Content::Source { splits, skipped: 0 };
             ledger.ack(part(SOURCE, w), epoch, content).map_err(|e| e.to_string())?;
         }
@@ -95,8 +95,9 @@ fn log_name(operator: usize, frozen: &Frozen) -> String {
     format!("{operator}/{}", ids.join(","))
 }
 
-fn split(s: usize, position: usize) -> Split {
-    Split { id: s.to_string(), position: json!(position), watermark: None, finished: false }
+fn listed(next: &Next) -> Split {
+    let Next { split, position, mark } = *next;
+    Split { id: split.to_string(), position: json!(position), watermark: mark, finished: false }
 }
 
 fn segment(generation: u64, w: usize, epoch: Epoch, name: &str) -> Segment {
@@ -120,13 +121,14 @@ fn summary(
     sunk: Records,
 ) -> Summary {
     let number = |v: &serde_json::Value| v.as_u64().expect("written as a number");
-    let mut positions = Vec::new();
+    let (mut positions, mut marks) = (Vec::new(), Vec::new());
     let mut state = 0;
     let mut pending = Vec::new();
     for operator in operators {
         match &operator.part {
             manifest::Part::Source { splits, .. } => {
                 positions = splits.iter().map(|s| number(&s.position) as usize).collect();
+                marks = splits.iter().map(|s| s.watermark).collect();
             }
             manifest::Part::State { segments, .. } => {
                 let rows = |s: &Segment| Records::from_str_radix(&s.name, 2).expect("bits");
@@ -148,11 +150,12 @@ fn summary(
         of.flat_map(|ids| ids.split(',').filter_map(|id| id.parse().ok())).collect()
     };
     let (to_state, to_sink) = (log(STATE), log(SINK));
-    Summary { epoch, finished, positions, state, sunk, pending, to_state, to_sink }
+    Summary { epoch, finished, positions, marks, state, sunk, pending, to_state, to_sink }
 }
 
-/// The effect of each record and the position that reads past it are in the same checkpoint.
-fn check(setup: &Setup, it: &Summary) -> Result<(), String> {
+/// The effect of each record and the position that reads past it are in the same checkpoint, and so is
+/// the watermark that it raised.
+pub(crate) fn check(setup: &Setup, it: &Summary) -> Result<(), String> {
     let exactly = |what: &str, applied: Records, log: &[u8], wanted: Records| {
         let logged: Records = log.iter().map(|id| bit(*id)).fold(0, |a, b| a | b);
         let twice = applied & logged != 0 || logged.count_ones() as usize != log.len();
@@ -166,6 +169,12 @@ fn check(setup: &Setup, it: &Summary) -> Result<(), String> {
     };
     exactly("state", it.state, &it.to_state, setup.before(&it.positions))?;
     exactly("output", it.sunk, &it.to_sink, it.state)?;
+    for (position, mark) in it.positions.iter().zip(&it.marks) {
+        let wanted = setup.mark(*position);
+        if *mark != wanted {
+            return Err(format!("the watermark at {position} is {mark:?} instead of {wanted:?}"));
+        }
+    }
     if it.finished && it.state != setup.all() {
         return Err("finished with records unread".into());
     }
