@@ -10,6 +10,7 @@
 //! - `PARTS` (`throughput,kill,latency`), `ONLY` (`bare,isochrone,streams`): what and who.
 //! - `INTERVAL_MS` (1000): how often output becomes visible in the first two parts; the third has
 //!   20 000 records/s and 100 ms.
+//! - `CHECK=1`: fails if Isochrone misses one of the limits of `LIMITS`, for a quiet machine.
 //!
 //! Broker, contenders and this program share the machine's cores, so that the CPU time of an event
 //! tells more than records/s. Every output is read by a client that is not ours and compared with
@@ -27,6 +28,7 @@ mod support;
 #[allow(dead_code, unreachable_pub, reason = "of the tests' helpers a part is used")]
 mod wait;
 
+use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
@@ -41,6 +43,31 @@ use support::{from_env, median, print_table};
 /// A broker that is to be fast, not quick to start.
 const JVM: &str = "-Xms1g -Xmx1g -XX:+UseG1GC -XX:MaxGCPauseMillis=20";
 const INPUT: &str = "purchases";
+/// Who has to keep the limits.
+const OWN: &str = "isochrone";
+
+/// What Isochrone keeps to, by the medians of a run on two quiet cores.
+struct Limits {
+    /// CPU time of an event, of that of the bare loop in the same run.
+    cpu_of_bare: f64,
+    /// Of that of Kafka Streams, if it runs too.
+    cpu_of_streams: f64,
+    us: f64,
+    rss_mb: f64,
+    first_new_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+const LIMITS: Limits = Limits {
+    cpu_of_bare: 1.0,
+    cpu_of_streams: 0.5,
+    us: 1.94,
+    rss_mb: 150.0,
+    first_new_s: 2.0,
+    p50_ms: 110.0,
+    p99_ms: 200.0,
+};
 
 struct Bench<'b> {
     broker: &'b Broker,
@@ -49,6 +76,8 @@ struct Bench<'b> {
     records: u64,
     rounds: u64,
     interval: Duration,
+    /// Limits that were missed.
+    missed: RefCell<Vec<String>>,
 }
 
 fn main() {
@@ -63,6 +92,7 @@ fn main() {
         records: from_env("RECORDS", 2_000_000),
         rounds: from_env("ROUNDS", 3),
         interval: Duration::from_millis(from_env("INTERVAL_MS", 1000)),
+        missed: RefCell::default(),
     };
     let parts = std::env::var("PARTS").unwrap_or_else(|_| "throughput,kill,latency".to_owned());
     let wanted = |name: &str| parts.split(',').any(|part| part == name);
@@ -79,6 +109,11 @@ fn main() {
     if wanted("latency") {
         bench.latency(&contenders);
     }
+    let missed = bench.missed.into_inner();
+    for line in &missed {
+        println!("missed: {line}");
+    }
+    assert!(missed.is_empty() || from_env("CHECK", 0) == 0, "{} limits were missed", missed.len());
 }
 
 impl Bench<'_> {
@@ -89,6 +124,12 @@ impl Bench<'_> {
             store: self.folder.join(&name),
             output: name,
             interval,
+        }
+    }
+
+    fn limit(&self, what: &str, found: f64, limit: f64) {
+        if found > limit {
+            self.missed.borrow_mut().push(format!("{what}: {found:.2}, limit {limit:.2}"));
         }
     }
 
@@ -135,6 +176,20 @@ impl Bench<'_> {
             "others",
             "output",
         ];
+        let of = |name: &str, what: fn(&Measured) -> f64| {
+            let runs = all.iter().zip(&runs).find(|(contender, _)| contender.name == name)?.1;
+            Some(median(runs.iter().map(what)))
+        };
+        if let Some(us) = of(OWN, |m| m.us) {
+            self.limit("us CPU an event", us, LIMITS.us);
+            self.limit("MB resident", of(OWN, |m| m.rss_mb as f64).unwrap_or(0.0), LIMITS.rss_mb);
+            for (peer, share) in [("bare", LIMITS.cpu_of_bare), ("streams", LIMITS.cpu_of_streams)]
+            {
+                if let Some(peers) = of(peer, |m| m.us) {
+                    self.limit(&format!("CPU of an event, of {peer}"), us / peers, share);
+                }
+            }
+        }
         let rows = all.iter().zip(&runs).map(|(contender, runs)| {
             let of = |what: fn(&Measured) -> f64| median(runs.iter().map(what));
             vec![
@@ -170,6 +225,9 @@ impl Bench<'_> {
         let head = ["", "committed at kill", "first new after s", "all after s", "output"];
         let rows = promising.iter().zip(&runs).map(|(contender, runs)| {
             let of = |what: fn(&Killed) -> f64| median(runs.iter().map(what));
+            if contender.name == OWN {
+                self.limit("s to new output", of(|k| k.first_new_s), LIMITS.first_new_s);
+            }
             vec![
                 contender.name.to_owned(),
                 format!("{:.0}", of(|k| k.committed as f64)),
@@ -200,6 +258,10 @@ impl Bench<'_> {
         let head = ["", "p50 ms", "p99 ms", "max ms", "us CPU", "broker us", "output"];
         let rows = all.iter().zip(&runs).map(|(contender, runs)| {
             let of = |what: fn(&Latency) -> f64| median(runs.iter().map(what));
+            if contender.name == OWN {
+                self.limit("p50 ms", of(|l| l.p50), LIMITS.p50_ms);
+                self.limit("p99 ms", of(|l| l.p99), LIMITS.p99_ms);
+            }
             vec![
                 contender.name.to_owned(),
                 format!("{:.1}", of(|l| l.p50)),
