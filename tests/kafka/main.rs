@@ -18,6 +18,7 @@
 mod account_risk;
 mod brokers;
 mod crash;
+mod dead_letters;
 mod direct;
 #[path = "../../examples/ends/mod.rs"]
 #[expect(dead_code, reason = "for other programs")]
@@ -26,6 +27,7 @@ mod history;
 mod inputs;
 mod job;
 mod kills;
+mod lanes;
 mod late;
 mod leaders;
 #[path = "../../examples/load_topic.rs"]
@@ -40,5 +42,6 @@ mod refusals;
 mod secrets;
 #[path = "../support/mod.rs"]
 mod support;
+mod time_outs;
 mod two_sinks;
 mod zombies;
