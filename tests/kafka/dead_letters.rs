@@ -2,6 +2,7 @@
 //! as it was, with where it was found and why, wherever the job dies.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::json;
@@ -11,9 +12,11 @@ use crate::job::WATCHER;
 use crate::place::was_killed;
 use crate::support::child::{Job, assert_ends_well};
 use crate::support::kafka::{Broker, Record, Row, Topic, row};
+use crate::support::wait;
 
 const ACCOUNTS: u64 = 7;
-const PURCHASES: u64 = 150;
+/// Written at a time.
+const PURCHASES: u64 = 50;
 
 type Bytes = Option<Vec<u8>>;
 /// A dead letter: key, value, and headers.
@@ -24,13 +27,13 @@ fn malformed(number: u64) -> [(Row, &'static str); 5] {
     let day = json!({
         "event_id": format!("never-{number}"), "account": "a1", "at": "1997-02-30", "units": 1, "cents": 5,
     });
-    let no_text = [0xff, 0x00, number as u8];
+    let no_text = [&[0xff, 0x00][..], &number.to_be_bytes()[..]].concat();
     let by = |row: Row| row.header("by", Some(b"the till")).header("by", Some(b"the desk"));
     let without_key = Row { key: None, ..row("", format!("nobody's {number}")) };
     let tombstone = Row { value: None, ..row(format!("gone-{number}"), "") };
     [
         (by(row(format!("day-{number}"), day.to_string())), "`1997-02-30` is not a day"),
-        (row(no_text, no_text), "expected value"),
+        (row(&no_text, &no_text), "expected value"),
         (row(format!("empty-{number}"), ""), "a value without anything in it"),
         (by(without_key), "expected ident"),
         (tombstone, "a tombstone: it has no value"),
@@ -124,7 +127,8 @@ impl Bench {
         ]
         .concat()
         .into_iter()
-        .chain(["--until-end", "--quiet"])
+        .chain(["--quiet"])
+        .chain(crash.is_none().then_some("--until-end"))
         .map(str::to_owned)
         .collect();
         let crash = crash.map(|point| format!("{}={point}", isochrone::testing::crash::VARIABLE));
@@ -185,13 +189,21 @@ impl Bench {
 #[test]
 fn what_is_no_purchase_is_a_dead_letter_once_wherever_the_job_dies() {
     let mut bench = Bench::new();
-    let steps =
-        ["manifest-written", "kafka-sent", "kafka-marked", "kafka-marked@2", "kafka-committed"];
+    let steps = [
+        "manifest-written@2",
+        "kafka-sent@3",
+        "kafka-marked",
+        "kafka-marked@2",
+        "kafka-committed@3",
+    ];
     for step in steps {
-        bench.feed();
         let mut job = bench.run(Some(step));
-        let end = job.end();
-        assert!(was_killed(end), "{step}: {end}: {}", job.errors());
+        let end = wait::until(wait::SOON, || {
+            bench.feed();
+            wait::pause(Duration::from_millis(40));
+            job.ended()
+        });
+        assert!(end.is_some_and(was_killed), "{step}: {end:?}: {}", job.errors());
     }
     bench.feed();
     assert_ends_well(&mut bench.run(None));

@@ -133,8 +133,6 @@ fn the_commands_of_the_readme_find_the_totals_from_topic_to_topic() {
         flags[store] = in_folder(&flags[store]);
         let mut job = Job::start(child, &flags, &folder.path().join("errors"));
         assert_ends_well(&mut job);
-        let said = job.errors();
-        assert!(said.contains("69659 records read, 69659 written"), "{example}: {said}");
     }
     let output = Topic { name: "assessments".to_owned(), client: broker.client() };
     assert_eq!(output.partitions(), 6);
