@@ -16,11 +16,10 @@ use std::path::Path;
 use std::process::Command;
 
 use serde::Deserialize;
-use support::example::{Example, lines_of, snapshot};
+use support::example::{Example, lines_of, snapshot, totals};
 use support::wait;
 
 const PURCHASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.csv");
-const TOTALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.totals.csv");
 
 #[derive(Deserialize)]
 struct Assessment {
@@ -29,17 +28,6 @@ struct Assessment {
     events: u64,
     cents: i64,
     level: String,
-}
-
-/// Events and cents by account, as computed by another program.
-fn totals() -> BTreeMap<String, (u64, i64)> {
-    let text = fs::read_to_string(TOTALS).unwrap();
-    let row = |line: &str| {
-        let fields: Vec<&str> = line.split(',').collect();
-        let [account, events, cents] = fields[..] else { panic!("{line}") };
-        (account.to_owned(), (events.parse().unwrap(), cents.parse().unwrap()))
-    };
-    text.lines().skip(1).map(row).collect()
 }
 
 /// What the assessments add up to; panics if an event comes twice or an account's are out of order.

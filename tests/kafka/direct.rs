@@ -1,8 +1,11 @@
 //! Without transactions: what a sink that may repeat itself still promises.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use crate::place::{Place, verdict, was_killed};
+use crate::place::{PARTITIONS_OUT, Place, Run, verdict, was_killed};
+use crate::support::kafka::{Broker, Topic};
+use crate::support::wait;
 
 /// Dies three times, at other steps than the sink's, which has none.
 fn dies_and_ends(place: &mut Place, promise: &str) {
@@ -59,4 +62,49 @@ fn a_promise_is_not_lowered_while_output_is_pending() {
     place.feed(300);
     place.job().flag("--promise", "at-least").ends_well();
     place.check();
+}
+
+fn at_least_to<'p>(url: &str, place: &'p Place) -> Run<'p> {
+    place.job().flag("--promise", "at-least").flag("--output", url)
+}
+
+/// What no broker has acknowledged is not taken for written. Input and output have brokers of their
+/// own: that of the output stops, and dies with what it had not acknowledged. So does the job, or it
+/// goes on.
+#[test]
+fn what_no_broker_has_acknowledged_comes_again_also_when_the_job_dies() {
+    let broker = Broker::start();
+    for (name, dies) in [("unacknowledged-job", true), ("unacknowledged", false)] {
+        let mut place = Place::new(name);
+        place.output = Topic::create(&broker, &place.output.name, PARTITIONS_OUT);
+        let url = format!("kafka://{}/{}", broker.address(), place.output.name);
+        let mut job = at_least_to(&url, &place).workers(2).start();
+        place.feed(300);
+        place.await_all(&job);
+        broker.signal("STOP");
+        let go_on = |place: &mut Place| {
+            for _ in 0..10 {
+                place.feed(60);
+                wait::pause(Duration::from_millis(100));
+            }
+        };
+        // What was acknowledged before may still become a checkpoint.
+        go_on(&mut place);
+        let held = place.manifests();
+        go_on(&mut place);
+        assert_eq!(place.manifests(), held, "{name}: checkpoints go on: {}", job.errors());
+        broker.kill9();
+        if dies {
+            assert!(job.ended().is_none() && job.kill(), "{name}: {}", job.errors());
+        }
+        broker.restart();
+        if !dies {
+            place.feed(300);
+            place.await_all(&job);
+            assert!(job.ended().is_none() && job.kill(), "{name}: {}", job.errors());
+        }
+        at_least_to(&url, &place).workers(3).ends_well();
+        let found = verdict(&place.expected, &place.output.read());
+        assert_eq!([found.lost, found.foreign, found.moved], [0; 3], "{name}: {found:#?}");
+    }
 }

@@ -144,15 +144,22 @@ pub(crate) fn settle(what: Settle, flags: &[String]) -> Result<Vec<PendingOutput
 
 /// The test that a child process is told to run.
 pub(crate) const CHILD: &str = "job::a_child_process_is_the_job_that_its_flags_describe";
+/// The same for the examples, whatever their flags.
+pub(crate) const LOADER: &str = "job::a_child_process_loads_a_topic";
+pub(crate) const WATCHER: &str = "job::a_child_process_watches_accounts";
+
+fn log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
+    log.with_env_filter(filter).init();
+}
 
 /// In the process of the tests themselves there is nothing to do.
 #[test]
 fn a_child_process_is_the_job_that_its_flags_describe() {
     play(|flags| {
-        let filter = tracing_subscriber::EnvFilter::try_from_default_env();
-        let filter = filter.unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-        let log = tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false);
-        log.with_env_filter(filter).init();
+        log();
         // Whose flags these are.
         let has = |flag: &str| flags.iter().any(|given| given == flag);
         if has("--name") {
@@ -162,5 +169,21 @@ fn a_child_process_is_the_job_that_its_flags_describe() {
         } else {
             account_risk::run(flags)
         }
+    });
+}
+
+#[test]
+fn a_child_process_loads_a_topic() {
+    play(|flags| {
+        log();
+        load_topic::run(flags)
+    });
+}
+
+#[test]
+fn a_child_process_watches_accounts() {
+    play(|flags| {
+        log();
+        account_risk::run(flags)
     });
 }

@@ -1,108 +1,178 @@
 //! Fifty kills of one job of two processes at seeded moments, from the start of its supervisor to
-//! the middle of a transaction, while its input goes on growing; each run with another number of
-//! workers.
+//! the middle of a transaction, while its input goes on growing: of all its processes at once, or of
+//! one, whose set its supervisor starts again. Each job has another number of workers.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+use isochrone::persistence::manifest::Step;
 
 use crate::place::Place;
 use crate::support::child::Job;
 use crate::support::seed::Seeded;
-use crate::support::wait;
+use crate::support::{stored, wait};
 
-const KILLS: u64 = 50;
+const KILLS: u32 = 50;
 const RECORDS: u64 = 200_000;
 /// In which the records between two kills are written.
 const SLICES: u64 = 4;
-/// A start and a recovery take about so long on a machine that does other things as well.
-const START_MS: u64 = 2_000;
+const PROCESSES: usize = 2;
+/// A start and a recovery take about so long.
+const START_MS: u64 = 800;
+/// Of all kinds of kills there are at least so many, of fifty: a third is drawn of the rarer ones, and
+/// which of them comes before the first checkpoint is a matter of how fast the machine is.
+const EACH_MIN: u32 = 3;
+/// Most of them meet a job that has taken up its work.
+const STEADY_MIN: u32 = 15;
 
-/// When the job is killed, after its input has grown.
+/// When a process is killed, after its input has grown.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
     /// So long after the start.
     After(Duration),
-    /// So long after its next manifests: about when output becomes visible.
-    Manifests(usize, Duration),
+    /// So long after the run has claimed the job: in the midst of its recovery.
+    Claimed(Duration),
+    /// So long after so many checkpoints of its own: about when their output becomes visible.
+    Steady(usize, Duration),
 }
 
 impl Moment {
     fn draw(seeded: &mut Seeded) -> Moment {
-        match seeded.below(8) {
-            0..=1 => Moment::After(Duration::from_millis(seeded.below(START_MS))),
-            2 => Moment::After(Duration::from_millis(START_MS + seeded.below(1_000))),
+        let kind = seeded.below(6);
+        let mut up_to = |ms| Duration::from_millis(seeded.below(ms));
+        match kind {
+            0 => Moment::After(up_to(START_MS)),
+            1 => Moment::Claimed(up_to(60)),
             _ => {
-                let delay = Duration::from_millis(seeded.below(40));
-                Moment::Manifests(1 + seeded.below(2) as usize, delay)
+                let delay = up_to(40);
+                Moment::Steady(1 + seeded.below(3) as usize, delay)
             }
+        }
+    }
+}
+
+/// A run of the job: from a start, or from the death of a process under its supervisor, on.
+struct Attempt {
+    started: wait::Since,
+    /// Of the run before.
+    older: u64,
+    /// Generation and step of all manifests that were seen.
+    seen: BTreeMap<String, (u64, Step)>,
+}
+
+impl Attempt {
+    fn begin(place: &Place) -> Attempt {
+        let mut attempt = Attempt { started: wait::Since::now(), older: 0, seen: BTreeMap::new() };
+        attempt.look(place);
+        let generations = attempt.seen.values().map(|(generation, _)| *generation);
+        attempt.older = generations.max().unwrap_or(0);
+        attempt
+    }
+
+    fn look(&mut self, place: &Place) {
+        for name in place.manifests() {
+            if !self.seen.contains_key(&name)
+                && let Some(found) = stored::manifest(&place.store(), &place.name, &name)
+            {
+                self.seen.insert(name, (found.generation.0, found.step));
+            }
+        }
+    }
+
+    /// Whether it has taken the job over. Its claim may have been collected by now.
+    fn has_claimed(&mut self, place: &Place) -> bool {
+        self.look(place);
+        self.seen.values().any(|(generation, _)| *generation > self.older)
+    }
+
+    fn checkpoints(&mut self, place: &Place) -> usize {
+        self.look(place);
+        let own = self.seen.values().filter(|(generation, _)| *generation > self.older);
+        own.filter(|(_, step)| *step == Step::Checkpoint).count()
+    }
+
+    fn wait_for(&mut self, moment: Moment, place: &mut Place, job: &mut Job) {
+        let came = wait::soon(|| {
+            // Without more input there are no more checkpoints.
+            place.feed(20);
+            wait::pause(Duration::from_millis(10));
+            job.ended().is_some()
+                || match moment {
+                    Moment::After(span) => self.started.passed() >= span,
+                    Moment::Claimed(_) => self.has_claimed(place),
+                    Moment::Steady(count, _) => self.checkpoints(place) >= count,
+                }
+        });
+        assert!(came, "{moment:?} never comes; the job says: {}", job.errors());
+        if let Moment::Claimed(delay) | Moment::Steady(_, delay) = moment {
+            wait::pause(delay);
         }
     }
 }
 
 #[derive(Debug, Default)]
 struct Tally {
-    at_a_time: u32,
-    after_a_manifest: u32,
-    /// Of one process under the supervisor, before the kill of the supervisor.
-    of_children: u32,
+    /// The supervisor and both its processes.
+    of_all: u32,
+    /// The supervisor before it had started both.
+    of_few: u32,
+    of_one: u32,
+    before_its_first_checkpoint: u32,
+    after_its_first_checkpoint: u32,
 }
 
 #[test]
 fn fifty_kills_of_two_processes_leave_each_record_once() {
     let mut seeded = Seeded::announced();
     let mut place = Place::new("kills");
-    let mut tally = Tally::default();
-    for kill in 0..KILLS {
-        let moment = Moment::draw(&mut seeded);
-        let workers = seeded.pick(&[1, 2, 3]);
-        let mut job = place.job().processes(2).workers(workers).start();
-        let started = wait::Since::now();
-        let before = place.manifests().pop();
-        if seeded.one_in(4) {
-            wait_for(Moment::draw(&mut seeded), started, &before, &mut place, &mut job);
-            tally.of_children += u32::from(job.kill_a_child(&mut seeded));
+    let slice = RECORDS / u64::from(KILLS) / SLICES;
+    let (mut tally, mut committed) = (Tally::default(), 0);
+    let mut goes_on: Option<(Job, Attempt)> = None;
+    for kill in 1..=KILLS {
+        let (moment, of_one) = (Moment::draw(&mut seeded), seeded.one_in(3));
+        // What is to die early has no time for more.
+        let before = if matches!(moment, Moment::Steady(..)) { 1 } else { SLICES };
+        (0..before).for_each(|_| place.feed(slice));
+        let (mut job, mut attempt) = goes_on.take().unwrap_or_else(|| {
+            let attempt = Attempt::begin(&place);
+            let workers = seeded.pick(&[1, 2, 3]);
+            (place.job().processes(PROCESSES as u32).workers(workers).start(), attempt)
+        });
+        (before..SLICES).for_each(|_| place.feed(slice));
+        attempt.wait_for(moment, &mut place, &mut job);
+        assert!(job.ended().is_none(), "kill {kill}: the job ended before: {}", job.errors());
+        if of_one {
+            // While all start again there is none.
+            assert!(wait::soon(|| job.kill_a_child(&mut seeded)), "{}", job.errors());
+            tally.of_one += 1;
+        } else if job.kill_all() == PROCESSES {
+            tally.of_all += 1;
+        } else {
+            tally.of_few += 1;
         }
-        for _ in 0..SLICES {
-            place.feed(RECORDS / KILLS / SLICES);
+        match attempt.checkpoints(&place) {
+            0 => tally.before_its_first_checkpoint += 1,
+            _ => tally.after_its_first_checkpoint += 1,
         }
-        wait_for(moment, started, &before, &mut place, &mut job);
-        assert!(job.kill(), "kill {kill}: the job ended before: {}", job.errors());
-        match moment {
-            Moment::After(_) => tally.at_a_time += 1,
-            Moment::Manifests(..) => tally.after_a_manifest += 1,
+        if of_one {
+            goes_on = Some((job, Attempt::begin(&place)));
         }
-        if kill % 10 == 9 {
-            eprintln!("{} kills, {:?} for the last: {tally:?}", kill + 1, started.passed());
-            place.check_so_far(&format!("after kill {}", kill + 1));
+        if kill % 10 == 0 {
+            let so_far = place.check_so_far(&format!("after kill {kill}"));
+            let fed = place.expected.len();
+            eprintln!("{kill} kills, {so_far} of {fed} records are committed: {tally:?}");
+            assert!(so_far > committed, "nothing was committed between kills");
+            committed = so_far;
         }
     }
-    place.job().processes(2).workers(2).ends_well();
+    let most = place.expected.len() as u64 / 2;
+    assert!(committed > most, "the last run is left more than half of the work: {committed}");
+    // Processes without a supervisor end by themselves, beside their successors.
+    drop(goes_on);
+    place.job().processes(PROCESSES as u32).workers(2).ends_well();
     place.check();
-    let Tally { at_a_time, after_a_manifest, of_children } = tally;
-    assert!([at_a_time, after_a_manifest, of_children].iter().all(|n| *n > 0), "{tally:?}");
-}
-
-fn wait_for(
-    moment: Moment,
-    started: wait::Since,
-    before: &Option<String>,
-    place: &mut Place,
-    job: &mut Job,
-) {
-    let came = wait::soon(|| {
-        // Without more input there are no more checkpoints.
-        place.feed(20);
-        wait::pause(Duration::from_millis(10));
-        job.ended().is_some()
-            || match moment {
-                Moment::After(span) => started.passed() >= span,
-                Moment::Manifests(count, _) => {
-                    let now = place.manifests();
-                    now.iter().filter(|name| Some(*name) > before.as_ref()).count() >= count
-                }
-            }
-    });
-    assert!(came, "{moment:?} never comes; the job says: {}", job.errors());
-    if let Moment::Manifests(_, delay) = moment {
-        wait::pause(delay);
-    }
+    let Tally { of_all, of_few: _, of_one, .. } = tally;
+    let (before, after) = (tally.before_its_first_checkpoint, tally.after_its_first_checkpoint);
+    assert!([of_one, before].iter().all(|n| *n >= EACH_MIN), "{tally:?}");
+    assert!([of_all, after].iter().all(|n| *n >= STEADY_MIN), "{tally:?}");
 }

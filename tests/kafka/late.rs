@@ -129,3 +129,47 @@ fn nor_does_it_in_a_recovery() {
     place.job().workers(1).ends_well();
     place.check();
 }
+
+/// Its coordinator has logged that the transaction will be committed, or has never heard of it: the
+/// job cannot know which. What it does next is the same, and what comes of it is what happened.
+#[test]
+fn a_job_killed_before_the_answer_to_the_end_of_a_transaction_finds_out_what_became_of_it() {
+    let behind = behind();
+    let (proxy, broker) = &*behind;
+    let cases = [
+        ("late-logged", Fault::Unanswered, "was published already"),
+        ("late-unheard", Fault::Swallowed, "published now"),
+    ];
+    for (name, fault, says) in cases {
+        let mut place = Place::on(broker, name);
+        let mut job = place.job().workers(2).start();
+        place.feed(300);
+        place.await_all(&job);
+        // Until the job knows as well.
+        wait::pause(std::time::Duration::from_secs(1));
+
+        proxy.plan(&format!("isochrone.{name}."), [fault]);
+        place.feed(60);
+        let met = wait::soon(|| {
+            let seen = proxy.seen();
+            seen.count(fault) == 1 && (fault != Fault::Unanswered || seen.unanswered == [0])
+        });
+        assert!(job.ended().is_none() && job.kill(), "{name}: {}", job.errors());
+        assert!(met, "{name}: {:?}: {}", proxy.seen(), job.errors());
+        proxy.plan("", []);
+        // Whether it is committed does not depend on who comes next.
+        let content = match fault {
+            Fault::Unanswered => place.output.read(),
+            _ => place.output.glance(),
+        };
+        assert_eq!(content.hanging.is_empty(), fault == Fault::Unanswered, "{name}: {content:?}");
+        assert_eq!(content.records.len() > 300, fault == Fault::Unanswered, "{name}");
+
+        let mut next = place.job().workers(3).until_end().start();
+        let (end, said) = (next.end(), next.errors());
+        assert!(end.success() && said.contains(says), "{name}: {end}: {said}");
+        let is_certain = fault == Fault::Unanswered || !said.contains("already");
+        assert!(is_certain, "{name}: {said}");
+        place.check();
+    }
+}

@@ -19,6 +19,7 @@ mod account_risk;
 mod brokers;
 mod copies;
 mod crash;
+mod dead_letters;
 mod direct;
 #[path = "../../examples/ends/mod.rs"]
 #[expect(dead_code, reason = "for other programs")]
@@ -27,6 +28,7 @@ mod history;
 mod inputs;
 mod job;
 mod kills;
+mod lanes;
 mod late;
 mod leaders;
 #[path = "../../examples/load_topic.rs"]
@@ -42,5 +44,6 @@ mod secrets;
 mod slips;
 #[path = "../support/mod.rs"]
 mod support;
+mod time_outs;
 mod two_sinks;
 mod zombies;

@@ -1,16 +1,16 @@
 //! The examples as they are, by flags: purchases go through files and topics in all combinations,
 //! with kills in between, and what comes out is the same.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::job::CHILD;
+use crate::job::{CHILD, LOADER, WATCHER};
 use crate::place::was_killed;
 use crate::support::child::{Job, assert_ends_well};
-use crate::support::example::lines_of;
+use crate::support::example::{lines_of, totals};
 use crate::support::kafka::{Broker, Topic};
 use crate::support::oracle::{Verdict, judge};
 use crate::support::purchases::Log;
@@ -97,4 +97,54 @@ fn files_and_topics_in_all_combinations_give_the_output_of_files_alone() {
 
     bench.run("to-topic", [&input, &topic("assessments")], &[], Some("kafka-flushed"));
     assert!(by_account(output.read().records.iter().map(|record| record.text())) == expected);
+}
+
+/// The flags of the command in the README that runs an example on Kafka.
+fn in_readme(example: &str) -> Vec<String> {
+    let readme = include_str!("../../README.md").replace("\\\n", " ");
+    let command = format!("cargo run --release --features kafka --example {example} -- ");
+    let mut found = readme.lines().filter_map(|line| line.strip_prefix(&command));
+    let (Some(flags), None) = (found.next(), found.next()) else {
+        panic!("the README shows not one command that runs `{example}` on Kafka");
+    };
+    flags.split_whitespace().map(str::to_owned).collect()
+}
+
+#[derive(Deserialize)]
+struct Assessed {
+    event_id: String,
+    account: String,
+    events: u64,
+    cents: i64,
+}
+
+/// As they stand there, but for the address of the broker and the folder of the stores.
+#[test]
+fn the_commands_of_the_readme_find_the_totals_from_topic_to_topic() {
+    let broker = Broker::start();
+    let folder = TempDir::new().unwrap();
+    let in_folder = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    for (example, child) in [("load_topic", LOADER), ("account_risk", WATCHER)] {
+        let mut flags = in_readme(example);
+        for flag in &mut flags {
+            *flag = flag.replace("127.0.0.1:9092", broker.address());
+        }
+        let store = 1 + flags.iter().position(|flag| flag == "--store").unwrap();
+        flags[store] = in_folder(&flags[store]);
+        let mut job = Job::start(child, &flags, &folder.path().join("errors"));
+        assert_ends_well(&mut job);
+    }
+    let output = Topic { name: "assessments".to_owned(), client: broker.client() };
+    assert_eq!(output.partitions(), 6);
+    let mut events = BTreeSet::new();
+    let mut found: BTreeMap<String, (u64, i64)> = BTreeMap::new();
+    for record in output.read().records {
+        let line: Assessed = serde_json::from_str(&record.text()).unwrap();
+        assert_eq!(record.key_text(), line.account);
+        assert!(events.insert(line.event_id), "an event comes twice: {}", record.text());
+        let total = found.entry(line.account).or_default();
+        assert_eq!(line.events, total.0 + 1, "out of order: {}", record.text());
+        *total = (line.events, line.cents);
+    }
+    assert_eq!(found, totals());
 }

@@ -4,7 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -16,10 +16,37 @@ use super::wait;
 const FLAGS: &str = "ISOCHRONE_TEST_FLAGS";
 /// Between the flags in the variable.
 const SEPARATOR: &str = "\n";
+/// Which processes of a supervised job die where; see [`crashes`].
+const CRASHES: &str = "ISOCHRONE_TEST_CRASHES";
+/// What a supervisor says to a child: which start of all this is, and its number.
+const ATTEMPT: &str = "ISOCHRONE_ATTEMPT";
+const PROCESS: &str = "ISOCHRONE_PROCESS";
+
+/// A crash point takes effect in every process of a job. This one, a variable of the environment, is
+/// for a supervised job that is to die in one process only: at a crash point for each start, counted
+/// from 0, and process.
+pub fn crashes(of: &[(u32, u32, &str)]) -> String {
+    let entry =
+        |(attempt, process, point): &(u32, u32, &str)| format!("{attempt}.{process}:{point}");
+    format!("{CRASHES}={}", of.iter().map(entry).collect::<Vec<_>>().join(";"))
+}
+
+/// In a process that [`crashes`] is about: begins anew with the crash point that is its own, if any.
+fn take_crash_point() {
+    let said = [CRASHES, ATTEMPT, PROCESS].map(std::env::var);
+    let [Ok(crashes), Ok(attempt), Ok(process)] = said else { return };
+    let own = format!("{attempt}.{process}:");
+    let point = crashes.split(';').find_map(|entry| entry.strip_prefix(&own));
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args(std::env::args_os().skip(1)).env_remove(CRASHES);
+    again.envs(point.map(|point| (isochrone::testing::crash::VARIABLE, point)));
+    panic!("a program can begin anew: {}", again.exec());
+}
 
 /// In a child: runs the job with its flags and exits with the code of its error's kind.
 pub fn play<T>(job: impl FnOnce(Vec<OsString>) -> Result<T>) {
     let Ok(flags) = std::env::var(FLAGS) else { return };
+    take_crash_point();
     let program = OsString::from("job");
     let flags = flags.split(SEPARATOR).map(OsString::from);
     let code = match job(std::iter::once(program).chain(flags).collect()) {
@@ -85,6 +112,23 @@ impl Job {
     pub fn kill(&mut self) -> bool {
         self.child.kill().unwrap();
         self.child.wait().unwrap().signal() == Some(libc::SIGKILL)
+    }
+
+    /// Kills it and the processes that it has started with SIGKILL, all at once; answers how many it
+    /// had started.
+    pub fn kill_all(&mut self) -> usize {
+        // So that it starts no more of them.
+        self.signal("STOP");
+        assert!(wait::soon(|| self.is_stopped()), "it does not stop: {}", self.errors());
+        let children = self.children();
+        let all = std::iter::once(self.id()).chain(children.iter().copied());
+        let all: Vec<String> = all.map(|id| id.to_string()).collect();
+        // One of them may have ended in between.
+        Command::new("kill").args(["-s", "KILL"]).args(all).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(self.child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        let are_gone = || children.iter().all(|child| parent_of(*child).is_none());
+        assert!(wait::soon(are_gone), "{children:?} live on");
+        children.len()
     }
 
     /// Kills one of the processes that it has started, if there is one; answers whether.

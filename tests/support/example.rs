@@ -108,3 +108,16 @@ pub(crate) fn snapshot(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     }
     files
 }
+
+const TOTALS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/purchases.totals.csv");
+
+/// Events and cents by account of `examples/data/purchases.csv`, as computed by another program.
+pub(crate) fn totals() -> BTreeMap<String, (u64, i64)> {
+    let text = fs::read_to_string(TOTALS).unwrap();
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [account, events, cents] = fields[..] else { panic!("{line}") };
+        (account.to_owned(), (events.parse().unwrap(), cents.parse().unwrap()))
+    };
+    text.lines().skip(1).map(row).collect()
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 use isochrone::ids::{JobName, OperatorId};
 use isochrone::persistence::Store;
 use isochrone::persistence::lineage::read_newest;
-use isochrone::persistence::manifest::{Manifest, Part};
+use isochrone::persistence::manifest::{Manifest, Part, decode as decode_manifest};
 use isochrone::persistence::restore;
 use isochrone::persistence::segment::{KEY_GROUPS_MAX, Tombstones, newest_wins};
 use isochrone::state::codec::decode;
@@ -46,4 +46,11 @@ pub fn manifests(directory: &Path, job: &str) -> Vec<String> {
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".json")).collect();
     names.sort();
     names
+}
+
+/// One of these manifests; `None` if it has been collected meanwhile.
+pub fn manifest(directory: &Path, job: &str, name: &str) -> Option<Manifest> {
+    let name = format!("{job}/m/{name}");
+    let bytes = std::fs::read(directory.join(&name)).ok()?;
+    Some(decode_manifest(&name, &bytes).unwrap())
 }

@@ -19,6 +19,8 @@ pub enum Fault {
     None,
     /// The broker carries it out; its answer is lost with the client's connection.
     AnswerLost,
+    /// The broker carries it out; its answer is lost, and the connection stays.
+    Unanswered,
     /// It is lost with the client's connection.
     Lost,
     /// It is lost, and the connection stays: nobody tells the client.
@@ -35,6 +37,8 @@ pub struct Seen {
     pub faults: BTreeMap<Fault, u32>,
     /// Error codes of the answers to requests that arrived late; 0 says that it was carried out.
     pub late: Vec<i16>,
+    /// The same of those whose answer was lost while the connection stays.
+    pub unanswered: Vec<i16>,
 }
 
 impl Seen {
@@ -69,6 +73,8 @@ enum Due {
     Late(String),
     /// The connection is cut instead.
     Cut,
+    /// It goes no further.
+    Lost,
 }
 
 /// Requests of a connection whose answers matter.
@@ -169,6 +175,9 @@ impl Shared {
                     Fault::AnswerLost => {
                         awaited.lock().unwrap().insert(correlation, Due::Cut);
                     }
+                    Fault::Unanswered => {
+                        awaited.lock().unwrap().insert(correlation, Due::Lost);
+                    }
                     Fault::Lost => return Ok(false),
                     Fault::Swallowed => return Ok(true),
                     Fault::Late => {
@@ -187,6 +196,10 @@ impl Shared {
         let due = awaited.lock().unwrap().remove(&frame::correlation_of_answer(&frame));
         match due {
             Some(Due::Cut) => return Ok(false),
+            Some(Due::Lost) => {
+                self.plan().seen.unanswered.push(frame::error_of_end(&frame));
+                return Ok(true);
+            }
             Some(Due::Late(id)) => self.deliver_late(&id)?,
             None => {}
         }
