@@ -89,6 +89,10 @@ fn a_file_that_is_gone_is_finished_and_read_when_there_is_one_again() {
     assert!(items.is_empty());
     assert_eq!(lost(&split), (8, 1));
     assert_settled(&path, &split);
+    // Also for a run that may lose nothing, and that finds the split before it was told as finished.
+    let mut nothing = Batch::default();
+    let position = read_split(&Files::at(&path).text(), split.clone(), &mut nothing).unwrap();
+    assert_eq!((nothing.items.len(), &position), (0, &split.position));
     std::fs::write(&path, "a\nb\n").unwrap();
     assert!(Files::at(&path).text().has_more(&split).unwrap());
     let (items, split) = go_on(&path, &split);

@@ -7,9 +7,9 @@ use isochrone_engine::{Error, Result};
 
 use super::identity::unreadable;
 
-/// Upper and lower case are alike; `*` stays within a folder, and passes over hidden files.
+/// `*` stays within a folder, and passes over hidden files.
 const MATCHING: glob::MatchOptions = glob::MatchOptions {
-    case_sensitive: false,
+    case_sensitive: true,
     require_literal_separator: true,
     require_literal_leading_dot: true,
 };

@@ -56,6 +56,7 @@ pub(super) fn stopped(position: &FilePosition, standing: &Standing) -> Option<Er
             Some(identity::truncated(path, *offset, file.size, *found))
         }
         Standing::Other { found } => Some(identity::replaced(path, *offset, file.size, *found)),
+        Standing::Gone if nothing_is_left(position) => None,
         Standing::Gone if *offset == 0 => {
             Some(identity::unreadable(path, ErrorKind::NotFound.into()))
         }
@@ -96,6 +97,12 @@ pub(super) fn go_on(
     };
     let losses = losses + u32::from(more > 0);
     (FilePosition { lost: lost + more, losses, ..next }, reads)
+}
+
+/// Whether a file need not be there: its range is at its end, or it was given up as lost.
+pub(super) fn nothing_is_left(position: &FilePosition) -> bool {
+    let FilePosition { offset, end, file, losses, .. } = position;
+    end.is_some_and(|end| end <= *offset) || *losses > 0 && *offset == 0 && file.size == 0
 }
 
 /// Every id ends with its range in brackets.

@@ -282,6 +282,9 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
             standing = loss::standing(&next)?;
             position = next;
         }
+        if matches!(standing, Standing::Gone) && loss::nothing_is_left(&position) {
+            return Ok(Box::new(Ended(position)));
+        }
         let Standing::Fits(blocks) = standing else {
             return Err(Error::unavailable(format!(
                 "input `{}` changes while it is looked at; start the job again",
