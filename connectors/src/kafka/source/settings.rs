@@ -145,6 +145,11 @@ impl KafkaTopic {
         self
     }
 
+    #[cfg(test)]
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
     /// Values that are JSON.
     pub fn json<T: Record>(self) -> KafkaSource<Values<Json<T>>> {
         self.format(Json::default())
