@@ -60,7 +60,8 @@ fn check_discovery<S: Source>(make: &impl Fn() -> S, splits: &[Split<S::Position
     let source = make();
     let counts = 0..=ids.len();
     for known in counts.clone().chain(counts.rev()) {
-        let find = |source: &S| source.discover(&ids[..known]).expect("the source can be discovered");
+        let find =
+            |source: &S| source.discover(&ids[..known]).expect("the source can be discovered");
         let fresh = find(&make()).new;
         for id in fresh.iter().map(|split| &split.id) {
             assert!(!ids[..known].contains(id), "split `{id}` is known and was found again");

@@ -50,8 +50,18 @@ impl Bench {
     }
 
     fn run_at(&self, address: &str, secret: &[&str], password: &str) -> (Option<i32>, String) {
+        self.run_from(address, "secret-in", secret, password)
+    }
+
+    fn run_from(
+        &self,
+        address: &str,
+        input: &str,
+        secret: &[&str],
+        password: &str,
+    ) -> (Option<i32>, String) {
         let url = |topic: &str| format!("kafka://{address}/{topic}");
-        let (input, output) = (url("secret-in"), url(&self.output.name));
+        let (input, output) = (url(input), url(&self.output.name));
         let flags = ["--input", &input, "--output", &output, "--until-end"];
         self.run_with(&[&flags, secret].concat(), password)
     }
@@ -148,6 +158,30 @@ fn a_password_opens_the_broker_and_is_seen_nowhere() {
     assert!(said.contains(" TRACE ") && said.contains("librdkafka: "), "{}", tail(&said));
     assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
     bench.assert_hidden();
+}
+
+/// The topic has to be readable. No group is joined, nor asked for offsets: rights on groups are not
+/// needed.
+#[test]
+fn a_topic_that_may_not_be_read_is_named_with_the_right_and_no_group_is_needed() {
+    let bench = Bench::start("rights-out");
+    let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
+    let input = Topic::create(&bench.broker, "no-read-in", 2);
+    input.write([row("a", "{}".to_owned())]);
+    let address = bench.broker.address();
+    let (code, said) = bench.run_from(address, &input.name, &from_env, PASSWORD);
+    assert_eq!(code, Some(2), "{}", tail(&said));
+    let expected = "topic no-read-in, partition 0: the user of this job has no right to read it; grant \
+                    `Read` on the topic";
+    assert!(said.contains(expected), "{}", tail(&said));
+
+    let allow = ["acls", "--remove", "--force", "--allow-principal", "User:isochrone"];
+    bench.broker.tool(&[&allow[..], &["--operation", "All", "--group", "*"]].concat());
+    let store = bench.folder.path().join("store");
+    fs::remove_dir_all(store).unwrap();
+    let (code, said) = bench.run(&from_env, PASSWORD);
+    assert_eq!(code, Some(0), "{}", tail(&said));
+    assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
 }
 
 /// A broker that is only just starting may say something else than TLS for a while.

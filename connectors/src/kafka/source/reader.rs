@@ -57,7 +57,9 @@ enum Step {
     /// Waiting to hear what the partition has.
     Asking(Inquiry<Found>),
     /// Waiting for a partition that is not there, until it is time to ask again.
-    Missing { again_ms: u64 },
+    Missing {
+        again_ms: u64,
+    },
     Reading(PartitionQueue),
     Finished,
 }
@@ -150,9 +152,8 @@ impl<D: DecodeRecord> KafkaReader<D> {
     fn settle(&mut self, found: &Found, now_ms: u64) -> Result<Step> {
         let standing = loss::standing(&self.position, found);
         let policy = self.shared.settings.on_data_loss;
-        let stopped = |reader: &Self| {
-            Err(loss::stopped(&reader.place(), &reader.position, standing))
-        };
+        let stopped =
+            |reader: &Self| Err(loss::stopped(&reader.place(), &reader.position, standing));
         match (standing, policy) {
             (Standing::Fits, _) if self.disputes > DISPUTES_MAX => return stopped(self),
             (Standing::Fits, _) => {}

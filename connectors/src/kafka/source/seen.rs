@@ -73,7 +73,8 @@ impl Seen {
                 to - 1
             )));
         }
-        let is_told = |partition| known.contains(&partition) || self.begins.contains_key(&partition);
+        let is_told =
+            |partition| known.contains(&partition) || self.begins.contains_key(&partition);
         if !(0..self.peak).all(is_told) {
             return Ok(None);
         }
