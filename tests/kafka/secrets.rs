@@ -177,8 +177,6 @@ fn a_topic_that_may_not_be_read_is_named_with_the_right_and_no_group_is_needed()
 
     let allow = ["acls", "--remove", "--force", "--allow-principal", "User:isochrone"];
     bench.broker.tool(&[&allow[..], &["--operation", "All", "--group", "*"]].concat());
-    let store = bench.folder.path().join("store");
-    fs::remove_dir_all(store).unwrap();
     let (code, said) = bench.run(&from_env, PASSWORD);
     assert_eq!(code, Some(0), "{}", tail(&said));
     assert_eq!(bench.output.read().records.len() as u64, PURCHASES);

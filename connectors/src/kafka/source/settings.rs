@@ -46,7 +46,8 @@ pub(super) struct Settings {
 }
 
 /// Where a job begins to read that has no checkpoint yet. It is made into offsets once, which are in
-/// the first checkpoint. Partitions that are added later are read from their beginning.
+/// the first checkpoint. Partitions that are added later are read from offset 0; what was deleted of
+/// them by then is lost, as [`OnDataLoss`] has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// With the oldest records there are.
@@ -68,7 +69,9 @@ pub enum OnDataLoss {
     Stop,
     /// The job goes on with the oldest records there are, and warns; how many were lost is in the
     /// position of the partition and so in every checkpoint. A log that was cut back at its end, as
-    /// by an election of a leader that lacked records, stops the job all the same.
+    /// by an election of a leader that lacked records, stops the job all the same. A partition that a
+    /// topic lost by being created again, and gets back after its reader has ended, ends the run as
+    /// unavailable: the next one reads it from its beginning.
     ContinueFromEarliest,
 }
 
@@ -139,7 +142,8 @@ impl KafkaTopic {
     }
 
     /// A consumer group whose offsets follow the checkpoints, so that what watches the lag of groups
-    /// sees this job. Nothing is ever read back from it, nobody joins it, and nobody else may use it.
+    /// sees this job: the next offset of each partition, told when the checkpoint exists, whose output may
+    /// not be seen yet. Nothing is ever read back from it, nobody joins it, and nobody else may use it.
     pub fn lag_group(mut self, group: impl Into<String>) -> Self {
         self.settings.lag_group = Some(group.into());
         self
