@@ -160,10 +160,10 @@ fn a_password_opens_the_broker_and_is_seen_nowhere() {
     bench.assert_hidden();
 }
 
-/// The topic has to be readable. No group is joined, nor asked for offsets: rights on groups are not
-/// needed.
+/// The topic has to be readable. A source joins no group, nor asks it for offsets: it needs no right on
+/// any. What reads the progress topic of a sink does, on a group of its own.
 #[test]
-fn a_topic_that_may_not_be_read_is_named_with_the_right_and_no_group_is_needed() {
+fn a_topic_that_may_not_be_read_is_named_with_the_right_and_a_source_needs_no_group() {
     let bench = Bench::start("rights-out");
     let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
     let input = Topic::create(&bench.broker, "no-read-in", 2);
@@ -177,6 +177,9 @@ fn a_topic_that_may_not_be_read_is_named_with_the_right_and_no_group_is_needed()
 
     let allow = ["acls", "--remove", "--force", "--allow-principal", "User:isochrone"];
     bench.broker.tool(&[&allow[..], &["--operation", "All", "--group", "*"]].concat());
+    let progress = ["--operation", "Read", "--group", "isochrone-progress"];
+    let allow = ["acls", "--add", "--allow-principal", "User:isochrone"];
+    bench.broker.tool(&[&allow[..], &progress[..]].concat());
     let (code, said) = bench.run(&from_env, PASSWORD);
     assert_eq!(code, Some(0), "{}", tail(&said));
     assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
