@@ -167,7 +167,7 @@ fn a_topic_that_may_not_be_read_is_named_with_the_right_and_a_source_needs_no_gr
     let bench = Bench::start("rights-out");
     let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
     let input = Topic::create(&bench.broker, "no-read-in", 2);
-    input.write([row("a", "{}".to_owned())]);
+    input.write([row("a", "{}")]);
     let address = bench.broker.address();
     let (code, said) = bench.run_from(address, &input.name, &from_env, PASSWORD);
     assert_eq!(code, Some(2), "{}", tail(&said));
