@@ -16,7 +16,8 @@ const POSITIONS_MAX: usize = 200;
 /// `make` describes the same source each time; what it reads stands still meanwhile. `expected` are
 /// its records, split after split in the order of discovery.
 ///
-/// - every discovery finds the same splits, and never one that is known already;
+/// - every discovery finds the same splits, and never one that is known already, whatever was asked
+///   before: asking twice is asking once;
 /// - the records are those expected, however many are asked for at a time;
 /// - from every position, written as JSON and read back, come exactly the records behind it;
 /// - what has finished stays finished, and has no more.
@@ -55,11 +56,20 @@ fn check_discovery<S: Source>(make: &impl Fn() -> S, splits: &[Split<S::Position
     let first: Vec<String> = splits.iter().map(json).collect();
     assert_eq!(first, again, "two discoveries of the same input differ");
     let ids: Vec<String> = splits.iter().map(|split| split.id.clone()).collect();
-    for known in 0..=ids.len() {
-        let found = make().discover(&ids[..known]).expect("the source can be discovered").new;
-        let found: Vec<String> = found.into_iter().map(|split| split.id).collect();
-        for id in &found {
+    // Asked again and again, with more that is known and then with less.
+    let source = make();
+    let counts = 0..=ids.len();
+    for known in counts.clone().chain(counts.rev()) {
+        let find =
+            |source: &S| source.discover(&ids[..known]).expect("the source can be discovered");
+        let fresh = find(&make()).new;
+        for id in fresh.iter().map(|split| &split.id) {
             assert!(!ids[..known].contains(id), "split `{id}` is known and was found again");
+        }
+        let fresh: Vec<String> = fresh.iter().map(json).collect();
+        for _ in 0..2 {
+            let again: Vec<String> = find(&source).new.iter().map(json).collect();
+            assert_eq!(fresh, again, "asked again, with {known} splits known, it finds others");
         }
     }
 }

@@ -15,11 +15,13 @@ enum Fault {
     GoesOnAfterTheEnd,
     KnownAgain,
     NamesChange,
+    AnswersOnce,
     SaysThereIsMore,
     LosesTheLast,
 }
 
-struct Numbers(Fault);
+/// The fault, and whether it was asked for its splits.
+struct Numbers(Fault, Cell<bool>);
 
 thread_local!(static NAMES: Cell<u32> = const { Cell::new(0) });
 
@@ -30,7 +32,11 @@ impl Source for Numbers {
     fn discover(&self, known: &[String]) -> Result<Discovery<u32>> {
         let name = if self.0 == Fault::NamesChange { NAMES.replace(NAMES.get() + 1) } else { 0 };
         let split = Split { id: name.to_string(), position: 0 };
-        let is_new = !known.contains(&split.id) || self.0 == Fault::KnownAgain;
+        let is_new = match self.0 {
+            Fault::KnownAgain => true,
+            Fault::AnswersOnce if self.1.replace(true) => false,
+            _ => !known.contains(&split.id),
+        };
         Ok(Discovery { new: is_new.then_some(split).into_iter().collect(), complete: true })
     }
 
@@ -72,7 +78,7 @@ impl Reader<u32, u32> for NumbersReader {
 }
 
 fn check(fault: Fault) {
-    check_source(|| Numbers(fault), &Vec::from_iter(0..10));
+    check_source(|| Numbers(fault, Cell::new(false)), &Vec::from_iter(0..10));
 }
 
 #[test]
@@ -108,6 +114,12 @@ fn a_known_split_found_again_is_found() {
 #[should_panic(expected = "two discoveries of the same input differ")]
 fn names_that_change_are_found() {
     check(Fault::NamesChange);
+}
+
+#[test]
+#[should_panic(expected = "asked again, with 0 splits known, it finds others")]
+fn an_answer_that_is_given_only_once_is_found() {
+    check(Fault::AnswersOnce);
 }
 
 #[test]

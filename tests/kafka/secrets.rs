@@ -50,8 +50,18 @@ impl Bench {
     }
 
     fn run_at(&self, address: &str, secret: &[&str], password: &str) -> (Option<i32>, String) {
+        self.run_from(address, "secret-in", secret, password)
+    }
+
+    fn run_from(
+        &self,
+        address: &str,
+        input: &str,
+        secret: &[&str],
+        password: &str,
+    ) -> (Option<i32>, String) {
         let url = |topic: &str| format!("kafka://{address}/{topic}");
-        let (input, output) = (url("secret-in"), url(&self.output.name));
+        let (input, output) = (url(input), url(&self.output.name));
         let flags = ["--input", &input, "--output", &output, "--until-end"];
         self.run_with(&[&flags, secret].concat(), password)
     }
@@ -148,6 +158,31 @@ fn a_password_opens_the_broker_and_is_seen_nowhere() {
     assert!(said.contains(" TRACE ") && said.contains("librdkafka: "), "{}", tail(&said));
     assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
     bench.assert_hidden();
+}
+
+/// The topic has to be readable. A source joins no group, nor asks it for offsets: it needs no right on
+/// any. What reads the progress topic of a sink does, on a group of its own.
+#[test]
+fn a_topic_that_may_not_be_read_is_named_with_the_right_and_a_source_needs_no_group() {
+    let bench = Bench::start("rights-out");
+    let from_env = ["--kafka-secret", "sasl.password=env:KAFKA_PASSWORD"];
+    let input = Topic::create(&bench.broker, "no-read-in", 2);
+    input.write([row("a", "{}")]);
+    let address = bench.broker.address();
+    let (code, said) = bench.run_from(address, &input.name, &from_env, PASSWORD);
+    assert_eq!(code, Some(2), "{}", tail(&said));
+    let expected = "topic no-read-in, partition 0: the user of this job has no right to read it; grant \
+                    `Read` on the topic";
+    assert!(said.contains(expected), "{}", tail(&said));
+
+    let allow = ["acls", "--remove", "--force", "--allow-principal", "User:isochrone"];
+    bench.broker.tool(&[&allow[..], &["--operation", "All", "--group", "*"]].concat());
+    let progress = ["--operation", "Read", "--group", "isochrone-progress"];
+    let allow = ["acls", "--add", "--allow-principal", "User:isochrone"];
+    bench.broker.tool(&[&allow[..], &progress[..]].concat());
+    let (code, said) = bench.run(&from_env, PASSWORD);
+    assert_eq!(code, Some(0), "{}", tail(&said));
+    assert_eq!(bench.output.read().records.len() as u64, PURCHASES);
 }
 
 /// A broker that is only just starting may say something else than TLS for a while.

@@ -9,6 +9,12 @@ use super::batch::Message;
 
 /// What the key of a malformed record is called in `Malformed::origin`.
 pub(super) const SOURCE_KEY: &str = "source.key";
+/// Of a value that was cut: how many bytes it has.
+pub(super) const SOURCE_BYTES: &str = "source.bytes";
+/// `true` if there was no value, which is not the same as an empty one.
+pub(super) const SOURCE_TOMBSTONE: &str = "source.tombstone";
+/// Which header has no value, counted from 0; once for each.
+pub(super) const SOURCE_NULL_HEADER: &str = "source.null-header";
 
 /// A record with its key, headers, timestamp and place.
 ///

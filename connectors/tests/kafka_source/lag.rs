@@ -1,10 +1,12 @@
 //! The lag group: told what checkpoints have read, for those who watch, and never read back.
 
 use isochrone_connectors::kafka::{Start, Tombstones};
+use isochrone_engine::Outcome;
 use isochrone_engine::connector::{OnMalformed, Source, SourceExt};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
+use crate::jobs::*;
 use crate::support::*;
 
 fn committed(group: &str, topic: &str, partitions: i32) -> Vec<Offset> {
@@ -43,6 +45,37 @@ fn the_lag_group_has_the_next_offsets_of_the_newest_checkpoint() {
     // A job that starts anew is not moved by it.
     let anew = topic.source().start(Start::Earliest).lag_group(&group).text();
     assert_eq!(discover(&anew)[0].position.next, 0);
+}
+
+/// It is told when a checkpoint exists: what is read by then is never read again, whatever becomes of
+/// the output, which is published from there.
+#[test]
+fn the_lag_group_follows_a_running_job_and_has_the_next_offsets_when_it_has_ended() {
+    let topic = Topic::new("lag-job", 2);
+    topic.send(0, &["a", "b"]);
+    let group = format!("{}-watchers", topic.name);
+    let store = tempfile::tempdir().unwrap();
+    let out = Out::default();
+    let source = || topic.source().lag_group(&group);
+    let is_at =
+        |offsets: [i64; 2]| committed(&group, &topic.name, 2) == offsets.map(Offset::Offset);
+    let stopped = run_beside(job(store.path()), 2, reading(source(), &out), |handle| {
+        eventually("the first records are in a checkpoint", || is_at([2, 0]));
+        topic.send(1, &["c"]);
+        eventually("one more is", || is_at([2, 1]));
+        topic.transaction(1, &["d"], End::Commit);
+        // Its mark has an offset too; a checkpoint without a new record has to be asked for.
+        eventually("the transaction is", || {
+            handle.checkpoint(None).unwrap();
+            is_at([2, 3])
+        });
+    });
+    assert_eq!(stopped.unwrap().outcome, Outcome::Stopped);
+    topic.send(0, &["e", "f", "g"]);
+    let ends = job(store.path()).run(args(2), reading(source().until_end(true), &out));
+    assert_eq!(ends.unwrap().outcome, Outcome::InputEnded);
+    // Not waited for: it was told before the run had ended.
+    assert!(is_at([5, 3]), "{:?}", committed(&group, &topic.name, 2));
 }
 
 #[test]

@@ -137,6 +137,48 @@ fn a_function_sees_all_of_a_record_and_may_pass_it_over() {
     assert_eq!(found, origin.map(|(name, value)| (name, value.as_bytes())));
 }
 
+/// A tombstone looked like an empty value, a header without a value like an empty one, and a value that
+/// was cut like a whole one.
+#[test]
+fn a_dead_letter_tells_what_was_missing_and_what_was_cut() {
+    let topic = Topic::with("letters", 1, &[("max.message.bytes", "3000000")]);
+    let bytes_max = 1 << 20;
+    let (whole, long) = ("x".repeat(bytes_max), "y".repeat(bytes_max + 1));
+    let headers = vec![("a", Some("")), ("b", None), ("b", Some("1")), ("c", None)];
+    topic.send_records(
+        0,
+        [
+            Sent { key: Some("k"), headers, ..Sent::default() },
+            value(""),
+            value(&whole),
+            value(&long),
+        ],
+    );
+    let (_, malformed) = read(topic.source().until_end(true).json::<u32>());
+    let origins = |number: usize| -> Vec<(&str, &str)> {
+        let origin = malformed[number].origin[3..].iter();
+        origin.map(|(name, value)| (name.as_str(), str::from_utf8(value).unwrap())).collect()
+    };
+    let tombstone = [
+        ("source.key", "k"),
+        ("source.tombstone", "true"),
+        ("source.null-header", "1"),
+        ("source.null-header", "3"),
+        ("a", ""),
+        ("b", ""),
+        ("b", "1"),
+        ("c", ""),
+    ];
+    assert_eq!((malformed[0].raw.as_slice(), origins(0)), (&b""[..], tombstone.to_vec()));
+    assert_eq!((malformed[1].raw.as_slice(), origins(1)), (&b""[..], vec![]));
+    assert_eq!((malformed[2].raw.len(), origins(2)), (bytes_max, vec![]));
+    assert_eq!(
+        (malformed[3].raw.len(), origins(3)),
+        (bytes_max, vec![("source.bytes", "1048577")])
+    );
+    assert_eq!(malformed.len(), 4);
+}
+
 #[test]
 fn a_tombstone_is_malformed_to_a_format_or_is_skipped() {
     let topic = Topic::new("tombstone", 1);

@@ -194,6 +194,7 @@ fn end_of((topic, partition): &(String, i32)) -> i64 {
 fn config() -> ClientConfig {
     let mut config = ClientConfig::new();
     config.set("bootstrap.servers", address()).set("linger.ms", "0");
+    config.set("message.max.bytes", "3000000");
     config
 }
 
@@ -315,15 +316,20 @@ impl tracing::Subscriber for Heard {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, holds: impl FnMut() -> bool) {
+    assert!(within_patience(holds), "{what}: not in {PATIENCE:?}");
+}
+
+/// Waits until that holds, if it does in time.
+pub(crate) fn within_patience(mut holds: impl FnMut() -> bool) -> bool {
     let clock = SystemClock::default();
     while !holds() {
+        if u128::from(clock.monotonic_ms()) >= PATIENCE.as_millis() {
+            return false;
+        }
         std::thread::park_timeout(Duration::from_millis(50));
-        assert!(
-            u128::from(clock.monotonic_ms()) < PATIENCE.as_millis(),
-            "{what}: not in {PATIENCE:?}"
-        );
     }
+    true
 }
 
 pub(crate) fn numbers(range: std::ops::Range<i64>) -> Vec<String> {

@@ -26,6 +26,12 @@ pub trait Source: 'static {
     ///
     /// Called before the first record and, while the answer is not [`Discovery::complete`], again
     /// from time to time, always on a background thread of one process.
+    ///
+    /// Asking twice is asking once: an answer may be dropped, as by a run that only looks whether
+    /// there is anything to do. So it depends on `known` and on the input, never on what was
+    /// asked before, and has every split that is there until that is among the known ones. A source
+    /// that looks in the background keeps what it has found; one that begins at a place such as
+    /// "the latest" finds that place once.
     fn discover(&self, known: &[String]) -> Result<Discovery<Self::Position>>;
 
     /// Whether a split that was read to its end has grown since. Called once per finished split at
@@ -88,7 +94,7 @@ pub struct Split<P> {
 /// An answer of [`Source::discover`].
 #[derive(Clone, Debug)]
 pub struct Discovery<P> {
-    /// Splits not among the known ones, at their first position.
+    /// All splits not among the known ones, at their first position.
     pub new: Vec<Split<P>>,
     /// Whether there will never be more splits in this run.
     pub complete: bool,

@@ -1,18 +1,19 @@
 //! Which partitions there are, and where each is begun.
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use isochrone_engine::connector::{Discovery, Split};
 use isochrone_engine::{Error, Result};
 
 use super::background::Ticker;
-use super::loss::is_other_topic;
+use super::loss::{is_other_topic, is_same_topic};
 use super::position::KafkaPosition;
+use super::seen::{Seen, splits};
 use super::settings::{Settings, Start};
 use crate::OnDataLoss;
 use crate::kafka::batch::Described;
-use crate::kafka::topics::{Topics, View, partition_of, split_id};
+use crate::kafka::topics::{Topics, View, partition_of};
 
 /// Finds partitions: at first by asking, later by what was found in the background.
 #[derive(Default)]
@@ -21,85 +22,72 @@ pub(super) struct Discoverer {
 }
 
 struct Watch {
-    /// Found at first or since, and not known to the job when it asked last.
-    added: Arc<Mutex<Vec<Split<KafkaPosition>>>>,
+    seen: Arc<Mutex<Seen>>,
     _ticker: Ticker,
 }
 
 impl Discoverer {
+    /// All partitions that are not known. An answer may be dropped: asking twice is asking once.
     pub(super) fn discover(
         &mut self,
         settings: &Settings,
         known: &[String],
     ) -> Result<Discovery<KafkaPosition>> {
         let complete = settings.until_end;
-        if let Some(watch) = &self.watch {
-            let mut added = watch.added.lock().unwrap_or_else(PoisonError::into_inner);
-            // IMPORTANT: whoever asked before need not have taken what it was told.
-            added.retain(|split| !known.contains(&split.id));
-            return Ok(Discovery { new: added.clone(), complete });
+        let known = known.iter().map(|id| partition_of(id, &settings.topic));
+        let known: BTreeSet<i32> = known.collect::<Result<_>>()?;
+        if let Some(watch) = &self.watch
+            && let Some(new) = watch.seen().answer(settings, &known)?
+        {
+            return Ok(Discovery { new, complete });
         }
         let topics = Topics::connect(&settings.kafka, View::All)?;
         let found = topics.describe(&settings.topic)?;
-        let new = first_splits(settings, &topics, &found, known)?;
+        let begins = first_begins(settings, &topics, &found, &known)?;
+        let new = splits(&settings.topic, &begins);
         if !complete {
-            self.watch = Some(Watch::start(settings, topics, found.partitions, new.clone())?);
+            let seen = Seen::new(&found, &known, begins);
+            self.watch = Some(Watch::start(settings, topics, seen)?);
         }
         Ok(Discovery { new, complete })
     }
 }
 
 impl Watch {
-    fn start(
-        settings: &Settings,
-        topics: Topics,
-        mut partitions: i32,
-        first: Vec<Split<KafkaPosition>>,
-    ) -> Result<Watch> {
-        let added = Arc::new(Mutex::new(first));
-        let (list, topic) = (Arc::clone(&added), settings.topic.clone());
-        let _ticker = Ticker::start(settings.look_every, move || {
-            match added_since(&topics, &topic, &mut partitions) {
-                Ok(splits) => list.lock().unwrap_or_else(PoisonError::into_inner).extend(splits),
-                // A topic that is gone is noticed by its readers; a broker that is away comes back.
-                Err(error) => tracing::debug!(%error, "new partitions could not be looked for"),
+    fn start(settings: &Settings, topics: Topics, seen: Seen) -> Result<Watch> {
+        let seen = Arc::new(Mutex::new(seen));
+        let (looked, topic) = (Arc::clone(&seen), settings.topic.clone());
+        let _ticker = Ticker::start(settings.look_every, move || match topics.find(&topic) {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                for partition in lock(&looked).saw(&found) {
+                    tracing::info!(topic, partition, "a partition was added");
+                }
             }
+            // A topic that is gone is noticed by its readers; a broker that is away comes back.
+            Err(error) => tracing::debug!(%error, "new partitions could not be looked for"),
         })?;
-        Ok(Watch { added, _ticker })
+        Ok(Watch { seen, _ticker })
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        lock(&self.seen)
     }
 }
 
-/// The partitions added since; they begin at their beginning, whatever was said of the others.
-fn added_since(
-    topics: &Topics,
-    topic: &str,
-    partitions: &mut i32,
-) -> Result<Vec<Split<KafkaPosition>>> {
-    let Some(found) = topics.find(topic)? else { return Ok(Vec::new()) };
-    let mut splits = Vec::new();
-    while *partitions < found.partitions {
-        let partition = *partitions;
-        let low = topics.offsets(topic, partition)?.low;
-        tracing::info!(topic, partition, "a partition was added");
-        let position = KafkaPosition::at(low, None, found.id.clone());
-        splits.push(Split { id: split_id(topic, partition), position });
-        *partitions += 1;
-    }
-    Ok(splits)
+fn lock(seen: &Mutex<Seen>) -> MutexGuard<'_, Seen> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn first_splits(
+/// Where partitions begin that are not known.
+fn first_begins(
     settings: &Settings,
     topics: &Topics,
     found: &Described,
-    known: &[String],
-) -> Result<Vec<Split<KafkaPosition>>> {
+    known: &BTreeSet<i32>,
+) -> Result<BTreeMap<i32, KafkaPosition>> {
     let topic = &settings.topic;
-    let mut before = BTreeSet::new();
-    for id in known {
-        before.insert(partition_of(id, topic)?);
-    }
-    if let Some(&last) = before.last()
+    if let Some(&last) = known.last()
         && last >= found.partitions
         && settings.on_data_loss == OnDataLoss::Stop
     {
@@ -111,23 +99,30 @@ fn first_splits(
             last + 1
         )));
     }
-    // A partition that was added since is read from its beginning, or records would be missed.
-    let start = if before.is_empty() { settings.start } else { Start::Earliest };
-    let partitions: Vec<i32> = (0..found.partitions).filter(|p| !before.contains(p)).collect();
-    let starts = Starts::resolve(settings, topics, found.partitions, start)?;
-    let mut splits = Vec::new();
-    for partition in partitions {
+    let starts = match known.is_empty() {
+        true => Starts::resolve(settings, topics, found.partitions, settings.start)?,
+        false => Starts::AtZero,
+    };
+    let mut begins = BTreeMap::new();
+    for partition in (0..found.partitions).filter(|partition| !known.contains(partition)) {
         let offsets = topics.offsets(topic, partition)?;
         let end = settings.until_end.then_some(offsets.high);
-        let next = starts.of(partition).unwrap_or(offsets.low);
-        let position = KafkaPosition::at(next.max(offsets.low), end, found.id.clone());
-        splits.push(Split { id: split_id(topic, partition), position });
+        let next = starts.of(partition, offsets.low);
+        begins.insert(partition, KafkaPosition::at(next, end, found.id.clone()));
     }
-    Ok(splits)
+    Ok(begins)
 }
 
-/// Where partitions begin, if not with their oldest record.
-struct Starts(Vec<i64>);
+/// Where partitions begin.
+enum Starts {
+    /// Those of a job that has no checkpoint: with their oldest records.
+    Oldest,
+    /// The same: at these offsets, or with their oldest records if those are gone.
+    At(Vec<i64>),
+    /// Those added since: with their very first records, or records would be missed. If they are gone
+    /// by now, that is a loss like any other.
+    AtZero,
+}
 
 impl Starts {
     fn resolve(
@@ -142,21 +137,29 @@ impl Starts {
             let topics = Topics::connect(&settings.kafka, View::Committed)?;
             (0..partitions).map(|partition| Ok(topics.offsets(topic, partition)?.high)).collect()
         };
-        Ok(Starts(match start {
-            Start::Earliest => Vec::new(),
-            Start::Latest => ends(settings)?,
+        Ok(match start {
+            Start::Earliest => Starts::Oldest,
+            Start::Latest => Starts::At(ends(settings)?),
             Start::TimestampMs(ms) => {
                 // IMPORTANT: the ends first. What is written between the two questions is found by
                 // its time, or lies behind the end.
                 let ends = ends(settings)?;
                 let found = topics.offsets_at(topic, partitions, ms)?;
-                ends.iter().zip(found).map(|(end, found)| found.unwrap_or(*end)).collect()
+                let at = ends.iter().zip(found).map(|(end, found)| found.unwrap_or(*end));
+                Starts::At(at.collect())
             }
-        }))
+        })
     }
 
-    fn of(&self, partition: i32) -> Option<i64> {
-        usize::try_from(partition).ok().and_then(|index| self.0.get(index)).copied()
+    fn of(&self, partition: i32, low: i64) -> i64 {
+        match self {
+            Starts::Oldest => low,
+            Starts::AtZero => 0,
+            Starts::At(offsets) => {
+                let index = usize::try_from(partition).ok();
+                index.and_then(|index| offsets.get(index)).map_or(low, |next| low.max(*next))
+            }
+        }
     }
 }
 
@@ -169,8 +172,11 @@ pub(super) fn has_more(settings: &Settings, split: &Split<KafkaPosition>) -> Res
     let topics = Topics::connect(&settings.kafka, View::All)?;
     let found = topics.describe(&settings.topic)?;
     // Its reader says what is to be said about another topic.
-    if is_other_topic(&split.position, &found) || partition >= found.partitions {
+    if is_other_topic(&split.position, &found) {
         return Ok(true);
+    }
+    if partition >= found.partitions {
+        return Ok(!is_same_topic(&split.position, &found));
     }
     Ok(topics.offsets(&settings.topic, partition)?.high != split.position.next)
 }

@@ -24,8 +24,11 @@ pub(super) enum Standing {
     Expired { lost: u64, low: i64 },
     /// The topic was deleted and created again.
     Recreated { low: i64 },
-    /// The partition is not there any more; only a topic that is created again can have fewer.
+    /// The partition is not there any more: the topic was created again with fewer.
     Gone,
+    /// The partition is not there, and the topic is the one that is known to have had it, or not to
+    /// have it any more: a broker may not have heard of it yet.
+    Missing,
     /// The log ends before what was read of it, by so many offsets.
     CutBack { missing: u64 },
 }
@@ -35,9 +38,19 @@ pub(super) fn is_other_topic(position: &KafkaPosition, found: &Described) -> boo
     matches!((&position.topic_id, &found.id), (Some(known), Some(found)) if known != found)
 }
 
+/// The identity is known, and the same.
+pub(super) fn is_same_topic(position: &KafkaPosition, found: &Described) -> bool {
+    position.topic_id.is_some() && position.topic_id == found.id
+}
+
 pub(super) fn standing(position: &KafkaPosition, found: &Found) -> Standing {
-    let Some(Offsets { low, high }) = found.offsets else { return Standing::Gone };
     let next = position.next;
+    let Some(Offsets { low, high }) = found.offsets else {
+        return match is_same_topic(position, &found.topic) {
+            true => Standing::Missing,
+            false => Standing::Gone,
+        };
+    };
     if is_other_topic(position, &found.topic) {
         return Standing::Recreated { low };
     }
@@ -45,7 +58,7 @@ pub(super) fn standing(position: &KafkaPosition, found: &Found) -> Standing {
         return Standing::Expired { lost: low.abs_diff(next), low };
     }
     if next > high {
-        return match position.topic_id == found.topic.id && position.topic_id.is_some() {
+        return match is_same_topic(position, &found.topic) {
             true => Standing::CutBack { missing: next.abs_diff(high) },
             // Without identities, a topic that was created again looks like this.
             false => Standing::Recreated { low },
@@ -73,7 +86,7 @@ pub(super) fn stopped(place: &str, position: &KafkaPosition, found: Standing) ->
              next of the old one, the new one begins at {low}; nobody can say how many records were \
              lost; {advice}"
         ),
-        Standing::Gone => format!(
+        Standing::Gone | Standing::Missing => format!(
             "{place}: the topic has no such partition any more: it was deleted and created again \
              with fewer, and what was to be read from offset {next} on is lost; {advice}"
         ),
@@ -112,6 +125,8 @@ mod tests {
             (5, None, Some("b"), Some((0, 9)), Standing::Fits),
             (5, Some("a"), None, Some((0, 9)), Standing::Fits),
             (5, Some("a"), Some("b"), None, Standing::Gone),
+            (5, None, None, None, Standing::Gone),
+            (5, Some("a"), Some("a"), None, Standing::Missing),
         ] {
             let what = format!("{next} of {known:?} in {id:?} {offsets:?}");
             assert_eq!(standing(&position(next, known), &found(id, offsets)), expected, "{what}");

@@ -13,6 +13,7 @@ mod loss;
 mod position;
 mod reader;
 mod retention;
+mod seen;
 mod settings;
 
 use std::cell::RefCell;

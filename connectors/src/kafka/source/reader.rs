@@ -15,7 +15,9 @@ use super::position::KafkaPosition;
 use super::retention::Retention;
 use crate::OnDataLoss;
 use crate::kafka::batch::{Message, PartitionQueue, Taken};
-use crate::kafka::record::{KafkaRecordRef, SOURCE_KEY};
+use crate::kafka::record::{
+    KafkaRecordRef, SOURCE_BYTES, SOURCE_KEY, SOURCE_NULL_HEADER, SOURCE_TOMBSTONE,
+};
 
 /// Longest piece of malformed input handed on, in bytes: all of what a broker takes unless told to
 /// take more.
@@ -26,6 +28,9 @@ const REST_US: std::ops::RangeInclusive<u64> = 500..=8_000;
 const REPEATS_MAX: u32 = 20;
 /// So many times may the client say that an offset is not there which is.
 const DISPUTES_MAX: u32 = 3;
+/// How long a partition that is not there is waited for at least, and how often is asked for it.
+const MISSING_MS: u64 = 10_000;
+const ASK_AGAIN_MS: u64 = 1_000;
 
 /// The reader of one partition.
 pub(super) struct KafkaReader<D> {
@@ -40,6 +45,8 @@ pub(super) struct KafkaReader<D> {
     rest_us: u64,
     repeats: Repeats,
     disputes: u32,
+    /// Since when the partition is not there.
+    missing_since_ms: Option<u64>,
     retention: Retention,
 }
 
@@ -49,6 +56,10 @@ enum Step {
     Identifying,
     /// Waiting to hear what the partition has.
     Asking(Inquiry<Found>),
+    /// Waiting for a partition that is not there, until it is time to ask again.
+    Missing {
+        again_ms: u64,
+    },
     Reading(PartitionQueue),
     Finished,
 }
@@ -81,17 +92,18 @@ impl<D: DecodeRecord> KafkaReader<D> {
             rest_us: *REST_US.start(),
             repeats: Repeats::default(),
             disputes: 0,
+            missing_since_ms: None,
             retention: Retention::default(),
         }
     }
 
     /// The next step, once what is waited for is there.
-    fn advance(&mut self) -> Result<Option<Step>> {
+    fn advance(&mut self, now_ms: u64) -> Result<Option<Step>> {
         match &self.step {
             Step::Identifying => self.identify(),
             Step::Asking(inquiry) => match inquiry.answer() {
                 None => Ok(None),
-                Some(Ok(found)) => self.settle(&found).map(Some),
+                Some(Ok(found)) => self.settle(&found, now_ms).map(Some),
                 // The broker may be away for a while.
                 Some(Err(error)) if error.kind() == ErrorKind::Unavailable => {
                     tracing::warn!(%error, "asking again");
@@ -99,8 +111,9 @@ impl<D: DecodeRecord> KafkaReader<D> {
                 }
                 Some(Err(error)) => Err(error),
             },
+            Step::Missing { again_ms } if now_ms >= *again_ms => self.ask().map(Some),
             Step::Reading(_) if self.version != self.shared.identity.version() => self.identify(),
-            Step::Reading(_) | Step::Finished => Ok(None),
+            Step::Missing { .. } | Step::Reading(_) | Step::Finished => Ok(None),
         }
     }
 
@@ -136,31 +149,57 @@ impl<D: DecodeRecord> KafkaReader<D> {
     }
 
     /// Decides, knowing what the partition has.
-    fn settle(&mut self, found: &Found) -> Result<Step> {
+    fn settle(&mut self, found: &Found, now_ms: u64) -> Result<Step> {
         let standing = loss::standing(&self.position, found);
-        let stopped = || Err(loss::stopped(&self.place(), &self.position, standing));
-        match (standing, self.shared.settings.on_data_loss) {
-            (Standing::Fits, _) if self.disputes > DISPUTES_MAX => return stopped(),
+        let policy = self.shared.settings.on_data_loss;
+        let stopped =
+            |reader: &Self| Err(loss::stopped(&reader.place(), &reader.position, standing));
+        match (standing, policy) {
+            (Standing::Fits, _) if self.disputes > DISPUTES_MAX => return stopped(self),
             (Standing::Fits, _) => {}
-            (Standing::CutBack { .. }, _) | (_, OnDataLoss::Stop) => return stopped(),
+            (Standing::Missing, _) => match (self.wait(now_ms), policy) {
+                (Some(step), _) => return Ok(step),
+                (None, OnDataLoss::Stop) => return stopped(self),
+                (None, OnDataLoss::ContinueFromEarliest) => return Ok(Step::Finished),
+            },
+            (Standing::CutBack { .. }, _) | (_, OnDataLoss::Stop) => return stopped(self),
             (Standing::Expired { lost, low }, OnDataLoss::ContinueFromEarliest) => {
                 self.give_up(low, lost, standing);
             }
             (Standing::Recreated { low }, OnDataLoss::ContinueFromEarliest) => {
                 self.give_up(low, 0, standing);
-                self.position.topic_id.clone_from(&found.topic.id);
-                self.position.leader_epoch = None;
-                self.position.end = None;
+                self.become_other(found);
             }
+            // If it comes back, it is of the topic that there is now, and read from its beginning.
             (Standing::Gone, OnDataLoss::ContinueFromEarliest) => {
-                self.give_up(self.position.next, 0, standing);
-                return Ok(Step::Finished);
+                if self.missing_since_ms.is_none() {
+                    self.give_up(0, 0, standing);
+                    self.become_other(found);
+                }
+                return Ok(self.wait(now_ms).unwrap_or(Step::Finished));
             }
         }
+        self.missing_since_ms = None;
         if self.shared.settings.until_end && self.position.end.is_none() {
             self.position.end = found.offsets.map(|offsets| offsets.high);
         }
         self.read()
+    }
+
+    /// Waits for a partition that is not there, if it was not waited for long enough.
+    fn wait(&mut self, now_ms: u64) -> Option<Step> {
+        // IMPORTANT: whoever looks for partitions has looked in the meantime, and tells when one of
+        // them comes back of which the reader has ended.
+        let patience_ms = MISSING_MS.max(self.shared.look_every_ms.saturating_mul(3));
+        let since_ms = *self.missing_since_ms.get_or_insert(now_ms);
+        let waits = now_ms < since_ms.saturating_add(patience_ms);
+        waits.then_some(Step::Missing { again_ms: now_ms + ASK_AGAIN_MS })
+    }
+
+    fn become_other(&mut self, found: &Found) {
+        self.position.topic_id.clone_from(&found.topic.id);
+        self.position.leader_epoch = None;
+        self.position.end = None;
     }
 
     /// Goes on without what is lost.
@@ -293,7 +332,7 @@ impl<D: DecodeRecord> Reader<D::Item, KafkaPosition> for KafkaReader<D> {
         if self.retention.is_due(now_ms, self.shared.look_every_ms) {
             self.look_at_retention();
         }
-        if let Some(step) = self.advance()? {
+        if let Some(step) = self.advance(now_ms)? {
             self.step = step;
         }
         let count = self.take(batch, max.max(1))?;
@@ -326,7 +365,19 @@ fn malformed(topic: &str, message: Message<'_>, reason: String) -> Malformed {
         ("source.offset".to_owned(), offset.to_string().into_bytes()),
     ];
     origin.extend(message.key().map(|key| (SOURCE_KEY.to_owned(), key.to_vec())));
-    for (name, value) in message.headers() {
+    // What `raw` and the headers alone would not tell.
+    match message.value() {
+        None => origin.push((SOURCE_TOMBSTONE.to_owned(), b"true".to_vec())),
+        Some(value) if value.len() > RAW_BYTES_MAX => {
+            origin.push((SOURCE_BYTES.to_owned(), value.len().to_string().into_bytes()));
+        }
+        Some(_) => {}
+    }
+    let headers = message.headers();
+    for (number, _) in headers.iter().enumerate().filter(|(_, (_, value))| value.is_none()) {
+        origin.push((SOURCE_NULL_HEADER.to_owned(), number.to_string().into_bytes()));
+    }
+    for (name, value) in headers {
         let name = String::from_utf8_lossy(name).into_owned();
         origin.push((name, value.unwrap_or_default().to_vec()));
     }

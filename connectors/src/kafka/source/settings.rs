@@ -47,7 +47,8 @@ pub(super) struct Settings {
 }
 
 /// Where a job begins to read that has no checkpoint yet. It is made into offsets once, which are in
-/// the first checkpoint. Partitions that are added later are read from their beginning.
+/// the first checkpoint. Partitions that are added later are read from offset 0; what was deleted of
+/// them by then is lost, as [`OnDataLoss`] has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Start {
     /// With the oldest records there are.
@@ -130,10 +131,16 @@ impl KafkaTopic {
     }
 
     /// A consumer group whose offsets follow the checkpoints, so that what watches the lag of groups
-    /// sees this job. Nothing is ever read back from it, nobody joins it, and nobody else may use it.
+    /// sees this job: the next offset of each partition, told when the checkpoint exists, whose output may
+    /// not be seen yet. Nothing is ever read back from it, nobody joins it, and nobody else may use it.
     pub fn lag_group(mut self, group: impl Into<String>) -> Self {
         self.settings.lag_group = Some(group.into());
         self
+    }
+
+    #[cfg(test)]
+    pub(super) fn settings(&self) -> &Settings {
+        &self.settings
     }
 
     /// Values that are JSON.
