@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Lineage;
 use super::boundary::{self, Boundary};
+use super::fence::in_place;
 use super::history::{self, Found, sequences};
 use super::retention::{Needs, Retain, Retained, plan};
 use crate::ids::{JobName, Sequence};
@@ -128,7 +129,7 @@ impl Lineage {
                 "job `{}`: nothing is collected while it is not known whose manifest {top} is",
                 self.job
             ))),
-            _ => Ok(()),
+            _ => in_place(&*self.store, &self.job, &self.hold, self.sequence),
         }
     }
 

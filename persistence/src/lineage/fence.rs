@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use super::Hold;
-use super::history::{LISTINGS_MAX, overtaken, read, sequences};
+use super::history::{Found, LISTINGS_MAX, overtaken, read, sequences};
 use crate::ids::{Generation, JobName, Sequence};
 use crate::manifest::Manifest;
 use crate::{Error, Result, SharedStore, Store};
@@ -55,49 +55,67 @@ impl Fence {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for _ in 0..LISTINGS_MAX {
             let newest = sequences(&*self.store, &self.job)?.last().copied();
-            let newest = newest.unwrap_or(Sequence(0));
-            if newest < *seen {
-                return Err(gone(&*self.store, &self.job, *seen));
-            }
-            if newest == *seen && newest > self.hold.sequence || newest == Sequence(0) {
+            // A listing may be behind what has been seen: then that one is asked for by its name.
+            let newest = newest.unwrap_or(Sequence(0)).max(*seen);
+            if newest == Sequence(0) {
                 return Ok(());
             }
-            // IMPORTANT: gone since it was listed, it was collected, and a newer one stands that may be
-            // another run's: what this listing says is no answer.
-            let Some(found) = read(&*self.store, &self.job, newest)? else { continue };
+            let Some(found) = read(&*self.store, &self.job, newest)? else {
+                if newest == *seen && in_place(&*self.store, &self.job, &self.hold, newest).is_err()
+                {
+                    return Err(gone(&*self.store, &self.job, newest));
+                }
+                // IMPORTANT: gone since it was listed, it was collected, and a newer one stands that may
+                // be another run's: what this listing says is no answer.
+                continue;
+            };
             let Manifest { generation, run, .. } = found.manifest?;
             if run.as_deref() != Some(&self.hold.nonce) {
-                return Err(self.overtaken(generation));
+                return Err(taken_over(&self.job, &self.hold, generation));
             }
             *seen = newest;
             return Ok(());
         }
         Err(overtaken(&self.job))
     }
-
-    fn overtaken(&self, by: Generation) -> Error {
-        let Fence { job, hold: Hold { generation: own, .. }, .. } = self;
-        Error::fenced(if by > *own {
-            format!(
-                "job `{job}`: a newer run, generation {by}, has taken over from generation {own}: \
-                 stop this one"
-            )
-        } else {
-            format!(
-                "job `{job}`: the newest manifest of the store is of generation {by} and not of this \
-                 run, generation {own}: the store has been replaced by an older copy, on which \
-                 another run goes on; stop this one"
-            )
-        })
-    }
 }
 
-/// Fails with `Unavailable` if the store has not got the newest manifest that a run has written: what
-/// is there then is not what the run has written to, and nothing may be added. Whoever adds finds
-/// out by itself that a store does not answer.
-pub(super) fn in_place(store: &dyn Store, job: &JobName, own: Sequence) -> Result<()> {
-    match sequences(store, job) {
-        Ok(listed) if listed.last() < Some(&own) => Err(gone(store, job, own)),
+fn taken_over(job: &JobName, Hold { generation: own, .. }: &Hold, by: Generation) -> Error {
+    Error::fenced(if by > *own {
+        format!(
+            "job `{job}`: a newer run, generation {by}, has taken over from generation {own}: stop \
+             this one"
+        )
+    } else {
+        format!(
+            "job `{job}`: the newest manifest of the store is of generation {by} and not of this run, \
+             generation {own}: the store has been replaced by an older copy, on which another run goes \
+             on; stop this one"
+        )
+    })
+}
+
+/// Before a run writes: fails with `Unavailable` if the store has not got the newest manifest that the
+/// run has written, and with `Fenced` if another run's stands in its place. What is there then is not
+/// what the run has written to. Whoever writes finds out by itself that a store does not answer, or
+/// that newer manifests stand there.
+pub(super) fn in_place(
+    store: &dyn Store,
+    job: &JobName,
+    hold: &Hold,
+    newest: Sequence,
+) -> Result<()> {
+    match read(store, job, newest) {
+        Ok(Some(Found { manifest: Ok(Manifest { generation, run, .. }), .. })) => {
+            match run.as_deref() == Some(&hold.nonce) {
+                true => Ok(()),
+                false => Err(taken_over(job, hold, generation)),
+            }
+        }
+        Ok(None) => match sequences(store, job) {
+            Ok(listed) if listed.last() < Some(&newest) => Err(gone(store, job, newest)),
+            _ => Ok(()),
+        },
         _ => Ok(()),
     }
 }

@@ -17,6 +17,8 @@ mod publish;
 mod retention;
 
 #[cfg(test)]
+mod copies;
+#[cfg(test)]
 mod crashes;
 #[cfg(test)]
 mod explore;

@@ -102,7 +102,7 @@ impl Lineage {
         };
         pending.attempt.go_on();
         let PendingPublish { attempt, bytes, manifest } = &mut pending;
-        let carried = in_place(&*self.store, &self.job, self.sequence)
+        let carried = in_place(&*self.store, &self.job, &self.hold, self.sequence)
             .and_then(|()| carry_out(&*self.store, &self.job, bytes, attempt));
         let (outcome, last) = match carried {
             Ok(carried) => carried,
@@ -155,7 +155,7 @@ impl Lineage {
         };
         let bytes = encode(&void);
         let mut attempt = Attempt::new(void.sequence, void.sequence);
-        let carried = in_place(&*self.store, &self.job, self.sequence)
+        let carried = in_place(&*self.store, &self.job, &self.hold, self.sequence)
             .and_then(|()| carry_out(&*self.store, &self.job, &bytes, &mut attempt));
         match carried {
             Ok((Outcome::Durable, _)) => {
@@ -229,7 +229,9 @@ impl Lineage {
     pub fn leave_hint(&mut self) {
         let Some(hint) = self.hint.take() else { return };
         let name = paths::latest(&self.job);
-        if let Err(error) = self.store.put(&name, format!("{hint:#}\n").as_bytes()) {
+        let left = in_place(&*self.store, &self.job, &self.hold, self.sequence)
+            .and_then(|()| self.store.put(&name, format!("{hint:#}\n").as_bytes()));
+        if let Err(error) = left {
             tracing::warn!(%name, error = %error.report(), "hint to the newest checkpoint not written");
         }
     }
