@@ -111,7 +111,7 @@ fn main() {
     }
     let missed = bench.missed.into_inner();
     for line in &missed {
-        println!("missed: {line}");
+        eprintln!("missed: {line}");
     }
     assert!(missed.is_empty() || from_env("CHECK", 0) == 0, "{} limits were missed", missed.len());
 }

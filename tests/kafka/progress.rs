@@ -13,6 +13,13 @@ fn a_progress_topic_that_is_gone_while_output_is_pending_is_missed() {
     for what in ["topic `progress-deleted.progress`", "deleted and made anew", "abort_pending"] {
         assert!(said.contains(what), "{said}");
     }
+    place.job().try_settle(Settle::Abort).unwrap_err();
+    assert!(!place.job().with("--accept-duplicates").settle(Settle::Abort).is_empty());
+    // It is given up, and nothing else.
+    place.job().workers(2).ends_well();
+    let found = verdict(&place.expected, &place.output.read());
+    let others = [found.doubled, found.out_of_order, found.foreign, found.moved];
+    assert!(found.lost > 0 && others == [0; 4], "{found:#?}");
 }
 
 /// Nothing is owed, but the checkpoint could be older than what was published.

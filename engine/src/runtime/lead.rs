@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
-use isochrone_persistence::{Error, Result};
+use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::committing::Committers;
 use super::conductor::{Call, Conductor, Orders};
@@ -74,14 +74,19 @@ impl Company {
         Ok(found.into_iter().flatten().collect())
     }
 
-    fn tell(links: &[Link], message: &Downward) {
+    /// Fails with `Invalid` if the message is too long. A link that is lost is told by its own event.
+    fn tell(links: &[Link], message: &Downward) -> Result<()> {
         let bytes = message.encode();
         for link in links {
-            if let Err(error) = link.deliver(&bytes) {
-                // A lost link is reported by its own event.
-                tracing::debug!(%error, process = link.process(), "an order was not sent");
+            match link.deliver(&bytes) {
+                Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, process = link.process(), "an order was not sent");
+                }
+                Ok(()) => {}
             }
         }
+        Ok(())
     }
 }
 
@@ -143,10 +148,13 @@ impl Ready {
             None => (builders::in_process(workers, self.in_bytes)?, Arc::new(Vec::new())),
             Some(company) => self.assemble(company, &membership, &taken, histories)?,
         };
-        let told = links.clone();
+        let (told, too_long) = (links.clone(), self.calls.0.clone());
         let orders: Orders = Arc::new(move |order: &Order| {
             local(order);
-            Company::tell(&told, &Downward::Order(order.clone()));
+            if let Err(error) = Company::tell(&told, &Downward::Order(order.clone())) {
+                // IMPORTANT: who has not heard of it would be done without it.
+                drop(too_long.send(Call::Report(Report::Failed((&error).into()))));
+            }
         });
         let restored_operators = ledger.manifest_operators(membership.start);
         let splits = self.deal_splits(total, &restored_operators, &orders)?;
@@ -288,7 +296,7 @@ impl Ready {
             from: taken.from.clone(),
         };
         let Company { me, links, events, listener, .. } = company;
-        Company::tell(&links, &Downward::Start(Box::new(start)));
+        Company::tell(&links, &Downward::Start(Box::new(start)))?;
         let party = Party { process: me.process, token, secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
         let allocators = builders::across(sockets, me.process, membership.workers)?;

@@ -15,6 +15,9 @@ use crate::protocol::Part;
 /// How often sources that may get more splits are asked for them, in milliseconds.
 const DISCOVER_EVERY_MS: u64 = 200;
 
+/// Splits in one order.
+const SPLITS_MAX: usize = 1_000;
+
 /// The splits of all sources.
 pub(crate) struct Splits {
     sources: Vec<Known>,
@@ -121,19 +124,56 @@ impl Known {
 
     /// Deals splits to workers in turn, beginning where the last deal ended.
     fn give(&mut self, splits: Vec<manifest::Split>, workers: u32) -> Vec<Order> {
-        let mut hands: Vec<Vec<manifest::Split>> = vec![Vec::new(); workers as usize];
-        for split in splits {
-            hands[self.given % workers as usize].push(split);
-            self.given += 1;
-        }
-        let operator = self.operator;
-        let assign = |(worker, splits)| Order::Assign {
-            part: Part { operator, worker: Worker(worker) },
-            splits,
-        };
-        let mut orders: Vec<Order> =
-            (0..).zip(hands).filter(|(_, splits)| !splits.is_empty()).map(assign).collect();
+        let (operator, given) = (self.operator, self.given);
+        self.given += splits.len();
+        let assign = |(worker, splits)| Order::Assign { part: Part { operator, worker }, splits };
+        let mut orders: Vec<Order> = deal(splits, given, workers).map(assign).collect();
         orders.push(Order::Dealt { operator, complete: self.complete });
         orders
+    }
+}
+
+/// What each worker gets, in pieces that fit into a message.
+fn deal(
+    splits: Vec<manifest::Split>,
+    given: usize,
+    workers: u32,
+) -> impl Iterator<Item = (Worker, Vec<manifest::Split>)> {
+    let mut hands: Vec<Vec<manifest::Split>> = vec![Vec::new(); workers as usize];
+    for (turn, split) in (given..).zip(splits) {
+        hands[turn % workers as usize].push(split);
+    }
+    (0..).map(Worker).zip(hands).flat_map(|(worker, mut hand)| {
+        let pieces = hand.len().div_ceil(SPLITS_MAX);
+        (0..pieces).map(move |_| {
+            let rest = hand.split_off(hand.len().min(SPLITS_MAX));
+            (worker, std::mem::replace(&mut hand, rest))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_splits_are_dealt_in_turn_and_in_pieces() {
+        let split = |n: usize| manifest::Split {
+            id: n.to_string(),
+            position: serde_json::Value::Null,
+            watermark: None,
+            finished: false,
+        };
+        let count = 2 * SPLITS_MAX + 5;
+        let dealt: Vec<_> = deal((0..count).map(split).collect(), 1, 2).collect();
+        let sizes: Vec<_> = dealt.iter().map(|(worker, splits)| (worker.0, splits.len())).collect();
+        assert_eq!(sizes, [(0, SPLITS_MAX), (0, 2), (1, SPLITS_MAX), (1, 3)]);
+        for (worker, splits) in dealt {
+            let turns: Vec<usize> =
+                splits.iter().map(|split| split.id.parse().unwrap_or(0)).collect();
+            assert!(turns.iter().all(|n| (n + 1) % 2 == worker.0 as usize), "{turns:?}");
+            assert!(turns.is_sorted());
+        }
+        assert_eq!(deal(Vec::new(), 0, 2).count(), 0);
     }
 }

@@ -209,8 +209,8 @@ fn check_home(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Resul
     };
     let choice = match owes {
         true => {
-            "start once with `accept_duplicates`: what is owed may be there twice then, or is given \
-             up by `Job::abort_pending`"
+            "start once with `accept_duplicates`: what is owed may be there twice then; or give it up \
+             with that and `Job::abort_pending`"
         }
         false => {
             "start once with `accept_duplicates`: if it is the newest checkpoint there was, nothing \
@@ -349,12 +349,13 @@ fn check_marks(facts: &Facts<'_>, view: &View) -> Result<()> {
 fn steps_back(start: &Start, view: &View, goes_on: bool) -> BTreeMap<u32, Marker> {
     let mut back = BTreeMap::new();
     for (&lane, marker) in &view.markers {
-        let owed = start.first_owed(lane).filter(|_| !goes_on);
-        let mark = owed.map_or(start.covered(), |effect| effect.mark(0));
+        let owed = start.first_owed(lane);
+        let from = owed.filter(|_| !goes_on).map(|effect| effect.mark(0));
+        let mark = from.unwrap_or(start.covered());
         if marker.mark > mark {
-            let owner =
-                owed.map_or((marker.generation, &marker.run), |it| (it.generation, &it.run));
-            let (generation, run) = (owner.0, owner.1.clone());
+            // Up to there it is what that run has written.
+            let writer = owed.map(|effect| (effect.generation, effect.run.clone()));
+            let (generation, run) = writer.unwrap_or((marker.generation, marker.run.clone()));
             back.insert(lane, Marker { mark, generation, run, ..marker.clone() });
         }
     }

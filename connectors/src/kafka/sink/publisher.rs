@@ -169,7 +169,8 @@ impl Publisher {
             &self.progress.topic,
             &decide::Lane { own: &self.run.origin, parts, known: self.known, marker },
         )?;
-        Ok(marker.map(|marker| marker.mark))
+        self.known = marker.map(|marker| marker.mark);
+        Ok(self.known)
     }
 
     /// Writes an entry of this lane in a transaction of its own, again where it is not known whether

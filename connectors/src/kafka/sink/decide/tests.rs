@@ -144,6 +144,17 @@ fn a_checkpoint_of_the_history_before_a_turn_is_measured_by_all_that_was_publish
     assert_eq!(behind.turn.expect("a history begins").furthest, view.furthest());
 }
 
+/// What was owed had been published, and then more, of a run whose checkpoint is passed over.
+#[test]
+fn a_run_that_goes_back_behind_what_was_owed_may_die_before_its_first_checkpoint() {
+    let later = Marker { generation: 2, run: "run 2".to_owned(), ..marker(5, 2) };
+    let mut view = view(vec![claim("mine", 1)], [(0, later)]);
+    let owes = start(Some(5), None, &[effect(4, 0, 1)]);
+    decided(&owes, &view, true).expect("it is accepted").apply(&mut view);
+    assert_eq!(effect(4, 0, 1).done(view.published(0)), 1, "it is there");
+    assert_eq!(decided(&owes, &view, false), Ok(Changes::default()));
+}
+
 /// The furthest place is remembered over several turns.
 #[test]
 fn a_second_turn_remembers_what_was_published_before_the_first() {
