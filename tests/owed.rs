@@ -219,8 +219,9 @@ fn a_job_that_has_nothing_to_do_says_what_was_read_and_where_output_is() {
     let summary = bench.as_it_was().unwrap();
     assert_eq!(summary.outcome, Outcome::NothingToDo);
     let said = summary.to_string();
-    let begins = "all input is done: nothing was read, nothing was changed; output stays where it was \
-                  written; checkpoint 2 has read:\n  `numbers` ";
+    let begins = "all input is done: nothing was read, nothing was changed; output is where earlier \
+                  runs have written it, wherever this one was to write; checkpoint 2 has read:\n  \
+                  `numbers` ";
     assert!(said.starts_with(begins), "{said}");
 }
 

@@ -344,3 +344,29 @@ fn a_range_of_a_file_that_was_replaced_is_an_error() {
     std::fs::write(&path, "abcdefghij\n".repeat(100)).unwrap();
     says(&source.open(split).err().unwrap(), &["is not the file"]);
 }
+
+#[test]
+fn a_file_is_the_same_however_its_path_is_spelled() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), "a.txt", "one\n");
+    let at = folder.path().to_str().unwrap();
+    let spelled = [format!("{at}/a.txt"), format!("{at}/./a.txt"), format!("{at}//a.txt")];
+    let ids = |path: &String, known: &[String]| -> Vec<String> {
+        let found = Files::at(path).text().discover(known).unwrap();
+        found.new.into_iter().map(|split| split.id).collect()
+    };
+    for first in &spelled {
+        let known = ids(first, &[]);
+        assert_eq!(known, ids(&spelled[0], &[]), "{first}");
+        for then in &spelled {
+            assert_eq!(ids(then, &known), Vec::<String>::new(), "{first} {then}");
+        }
+    }
+    // As programs are started from here.
+    let inside = Files::at("Cargo.toml").text().discover(&[]).unwrap().new.remove(0);
+    let path = std::env::current_dir().unwrap().join("Cargo.toml");
+    assert!(inside.id.starts_with(path.to_str().unwrap()), "{}", inside.id);
+    // What was written by an earlier version as it was spelled is known too.
+    let as_spelled = inside.id.replace(path.to_str().unwrap(), "./Cargo.toml");
+    assert_eq!(ids(&path.to_str().unwrap().to_owned(), &[as_spelled]), Vec::<String>::new());
+}

@@ -74,12 +74,17 @@ pub(crate) struct Hint {
     pub(crate) flags: &'static str,
 }
 
-const HINTS: [Hint; 3] = [
+const HINTS: [Hint; 5] = [
     Hint {
         says: &["`Kafka::secret`"],
         flags: "`--kafka-secret KEY=env:NAME` or `--kafka-secret KEY=file:PATH`",
     },
     Hint { says: &["name another", "progress topic"], flags: "`--progress-topic NAME`" },
+    Hint {
+        says: &["another progress topic", "all of its output again"],
+        flags: "`--progress-topic NAME`",
+    },
+    Hint { says: &["`accept_duplicates`"], flags: "`--accept-duplicates`" },
     Hint {
         says: &["cannot write to topic", "there is no such topic"],
         flags: "`--create-topic PARTITIONS` makes the topic of `--output`, and no other",
@@ -134,6 +139,9 @@ pub(crate) struct KafkaFlags {
     /// The topic that says how far output has been published; without this, JOB.progress
     #[arg(long, value_name = "TOPIC")]
     progress_topic: Option<String>,
+    /// Go on though output may be there twice then: for one start, when the job says that it is needed
+    #[arg(long)]
+    accept_duplicates: bool,
     /// Read a topic up to the end that it has now, and be done
     #[arg(long)]
     pub(crate) until_end: bool,
@@ -166,6 +174,11 @@ impl KafkaFlags {
                 follow && is_topic(input),
                 "`--follow` is for files: a topic is read on and on without it, unless \
                  `--until-end` is given; leave it out",
+            ),
+            (
+                self.accept_duplicates
+                    && ![Some(output), dead_letters].into_iter().flatten().any(is_topic),
+                "`--accept-duplicates` is for topics that are written; leave it out",
             ),
             (
                 self.create_topic.is_some() && !is_topic(output),
@@ -228,6 +241,7 @@ impl KafkaFlags {
     pub(crate) fn output(&self, url: &str) -> Result<KafkaOutput> {
         let (kafka, topic) = self.open(url)?;
         let output = kafka.sink(&topic);
+        let output = if self.accept_duplicates { output.accept_duplicates() } else { output };
         Ok(match &self.progress_topic {
             Some(progress) => output.progress_topic(progress),
             None => output,

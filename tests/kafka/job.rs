@@ -65,8 +65,6 @@ struct Args {
     #[arg(long)]
     renamed_from: Option<String>,
     #[arg(long)]
-    accept_duplicates: bool,
-    #[arg(long)]
     accept_loss: bool,
     #[command(flatten)]
     kafka: KafkaFlags,
@@ -112,7 +110,6 @@ impl Args {
 
     fn output(&self, url: &str) -> Result<KafkaOutput> {
         let output = self.kafka.output(url)?;
-        let output = if self.accept_duplicates { output.accept_duplicates() } else { output };
         Ok(if self.promise == Promise::AtLeast { output.at_least_once() } else { output })
     }
 }

@@ -113,6 +113,10 @@ impl<T: 'static> Sink for PartSink<T> {
         let names = name::Names::new(context, self.extension);
         Ok(Box::new(publish::PartCommitter::new(folder, names)))
     }
+
+    fn describe(effect: &PreparedPart) -> String {
+        format!("{} ({} bytes) in {}", effect.finished, effect.bytes, effect.folder)
+    }
 }
 
 /// A prepared part names its folder by absolute path: the process that commits it may run in

@@ -112,6 +112,10 @@ fn choose(
     let newest = passed_over.swap_remove(0);
     Err(Error::new(
         newest.kind(),
-        format!("none of {tried} checkpoints is intact; the newest one: {newest}"),
+        format!(
+            "none of {tried} checkpoints is intact, since they share the data that did not change in \
+             between; bring the store back from a copy of it, or begin anew with another store and \
+             other output; the newest one: {newest}"
+        ),
     ))
 }

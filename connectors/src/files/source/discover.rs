@@ -22,14 +22,20 @@ pub(super) struct Input {
     pub(super) can_grow: bool,
 }
 
+/// A path as it is known, however it was spelled and wherever the program was started.
+pub(super) fn absolute(path: &str) -> String {
+    let absolute = std::path::absolute(path).ok();
+    absolute.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path.to_owned())
+}
+
 /// The files to which known splits belong.
-pub(super) fn paths_of(known: &[String]) -> BTreeSet<&str> {
+pub(super) fn paths_of(known: &[String]) -> BTreeSet<String> {
     // Every id ends with its range in brackets.
-    known.iter().filter_map(|id| Some(&id[..id.rfind('[')?])).collect()
+    known.iter().filter_map(|id| Some(absolute(&id[..id.rfind('[')?]))).collect()
 }
 
 impl Input {
-    pub(super) fn find(path: &str, follow: bool, known: &BTreeSet<&str>) -> Result<Input> {
+    pub(super) fn find(path: &str, follow: bool, known: &BTreeSet<String>) -> Result<Input> {
         match std::fs::metadata(path) {
             Ok(found) if found.is_dir() => {
                 Ok(Input { paths: files_of_directory(path)?, can_grow: true })
@@ -50,11 +56,11 @@ impl Input {
 }
 
 /// What the checkpoint has read, if nothing of it is of this input, there or not.
-pub(super) fn all_elsewhere(path: &str, known: &BTreeSet<&str>) -> Option<String> {
+pub(super) fn all_elsewhere(path: &str, known: &BTreeSet<String>) -> Option<String> {
     let first = known.first()?;
     let pattern = glob::Pattern::new(path).ok();
-    let is_ours = |file: &&str| {
-        *file == path
+    let is_ours = |file: &String| {
+        file == path
             || Path::new(file).parent().is_some_and(|folder| folder == Path::new(path))
             || pattern.as_ref().is_some_and(|it| it.matches_with(file, MATCHING))
     };

@@ -227,9 +227,10 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
 
     fn discover(&self, known: &[String]) -> Result<Discovery<FilePosition>> {
         let known = discover::paths_of(known);
-        let input = Input::find(&self.settings.path, self.settings.follow, &known)?;
+        let path = discover::absolute(&self.settings.path);
+        let input = Input::find(&path, self.settings.follow, &known)?;
         let mut new = Vec::new();
-        for path in input.paths.iter().filter(|path| !known.contains(path.as_str())) {
+        for path in input.paths.iter().filter(|path| !known.contains(*path)) {
             let format = self.format.for_file(path)?;
             new.extend(plan::splits_of(path, &self.settings, &format)?);
         }
@@ -237,8 +238,8 @@ impl<T: Record, F: Format<Item = T>> Source for FileSource<T, F> {
     }
 
     fn remarks(&self, known: &[String]) -> Vec<String> {
-        let path = &self.settings.path;
-        let others = discover::all_elsewhere(path, &discover::paths_of(known));
+        let path = discover::absolute(&self.settings.path);
+        let others = discover::all_elsewhere(&path, &discover::paths_of(known));
         let remark = others.map(|others| {
             format!(
                 "the checkpoint has read {others}, and nothing of input `{path}`: what was begun there \

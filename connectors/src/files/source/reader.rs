@@ -350,7 +350,8 @@ fn close_line(blocks: &mut Blocks) -> Result<()> {
         _ => {
             return Err(Error::invalid(format!(
                 "input `{}` has grown within its last line, which was read as a whole up to byte \
-                 {}; append whole lines, or follow the file",
+                 {}; take away what was appended to that line, and write it in a line of its own; a \
+                 file whose last line may be unfinished is to be followed from the start",
                 blocks.path(),
                 blocks.offset()
             )));

@@ -240,9 +240,9 @@ fn check_home(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Resul
 pub(super) fn foreign_owner(sink: &str, topic: &str) -> Error {
     Error::invalid(format!(
         "progress topic `{topic}` belongs to another job of the same name, or to this one with \
-         another store: nobody could tell what {sink} has published from what it has not; give this \
-         job another name, name another progress topic, or, if the other is gone for good, delete \
-         `{topic}`"
+         another store: nobody could tell what {sink} has published from what it has not; bring the \
+         other store back, or give this job another name or another progress topic: then it begins \
+         anew, and writes all of its output again beside what is there"
     ))
 }
 
