@@ -23,8 +23,6 @@ use crate::protocol::{Action, Cause, Coordinator, Event, Ledger, Output};
 use crate::time::SharedClock;
 use crate::{crash_point, threads};
 
-/// Calls heard before the time is looked at.
-const HEARD_MAX: usize = 256;
 /// How long to wait for a report before looking at the clock.
 const WAIT: Duration = Duration::from_millis(5);
 /// How long to wait before asking the store again what became of a manifest.
@@ -135,17 +133,10 @@ impl Conductor {
         }
         let now_ms = self.clock.monotonic_ms();
         self.tally.progress(Progress::of(0, &self.local));
-        // What has been said by now comes before the time that has passed: nothing is late that is here.
-        let mut end = self.hear(call)?;
-        for _ in 0..HEARD_MAX {
-            if end.is_some() || !self.pace.parks() {
-                break;
-            }
-            let Ok(call) = self.inbox.try_recv() else { break };
-            end = self.hear(Some(call))?;
-        }
-        if end.is_none() {
-            end = self.tell(Event::Tick { now_ms, records_read: self.tally.read() })?;
+        let tick = Event::Tick { now_ms, records_read: self.tally.read() };
+        let mut end = self.tell(tick)?;
+        if let Some(event) = call.map(|call| self.take(call)).transpose()?.flatten() {
+            end = end.or(self.tell(event)?);
         }
         self.tidy_if_due();
         self.splits.discover_if_due(now_ms, &self.orders)?;
@@ -154,13 +145,6 @@ impl Conductor {
         self.tally.show(now_ms, &status);
         self.tell_if_ending(now_ms, &status);
         Ok(end)
-    }
-
-    fn hear(&mut self, call: Option<Call>) -> Result<Option<Cause>> {
-        match call.map(|call| self.take(call)).transpose()?.flatten() {
-            Some(event) => self.tell(event),
-            None => Ok(None),
-        }
     }
 
     /// A run that publishes finds out that it was overtaken; one that has nothing to publish asks.
