@@ -250,6 +250,8 @@ fn positions_are_shown_as_people_read_them_and_a_missing_input_is_said_once() {
     assert_eq!(source.show(&end), "byte 17, line 3");
 
     let error = Files::at("none.csv").csv::<Sale>().discover(&[]).unwrap_err();
-    let text = "input `none.csv` does not exist; name an existing file or directory";
+    let path = std::env::current_dir().unwrap().join("none.csv");
+    let path = path.display();
+    let text = format!("input `{path}` does not exist; name an existing file or directory");
     assert_eq!(error.report(), text);
 }
