@@ -84,7 +84,7 @@ impl Files {
     /// use isochrone_connectors::files::Files;
     /// use isochrone_engine::connector::Source;
     /// let error = Files::at("no/such/*.csv").text().discover(&[]).unwrap_err();
-    /// assert_eq!(error.to_string(), "no file matches input `no/such/*.csv`");
+    /// assert!(error.to_string().ends_with("/no/such/*.csv`"), "{error}");
     /// ```
     pub fn at(path: impl AsRef<Path>) -> Files {
         Files {
