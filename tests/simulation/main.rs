@@ -232,7 +232,7 @@ fn finds_a_checkpoint_published_without_one_acknowledgement() {
 
 #[test]
 fn finds_positions_noted_one_poll_late() {
-    assert_is_found(Planted::PositionsLate, &["Verdict { lost: ", "sums {"]);
+    assert_is_found(Planted::PositionsLate, &["Verdict { lost: ", "} instead of {"]);
 }
 
 #[test]
