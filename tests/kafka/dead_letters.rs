@@ -51,8 +51,11 @@ fn letter(topic: &str, found: &Record, reason: &[u8]) -> Letter {
         ("source.partition".to_owned(), Some(partition.to_string().into_bytes())),
         ("source.offset".to_owned(), Some(offset.to_string().into_bytes())),
     ];
+    // A letter has a value: that there was none is what its headers say.
+    if found.value.is_none() {
+        headers.push(("source.tombstone".to_owned(), Some(b"true".to_vec())));
+    }
     headers.extend(found.headers.iter().cloned());
-    // A letter has a value: that there was none is what its reason says.
     let value = found.value.clone().or(Some(Vec::new()));
     (found.key.clone(), value, headers)
 }
