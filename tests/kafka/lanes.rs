@@ -36,7 +36,7 @@ fn reported(said: &str, what: &str) -> BTreeSet<u32> {
 /// Goes on to the end in one process, and answers which lanes it found published and which it
 /// published.
 fn goes_on(place: &Place) -> (BTreeSet<u32>, BTreeSet<u32>) {
-    let mut next = place.job().workers(2).until_end().start();
+    let mut next = place.job().workers(2).told().until_end().start();
     let (end, said) = (next.end(), next.errors());
     assert!(end.success(), "{end}: {said}");
     place.check();

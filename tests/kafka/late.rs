@@ -165,7 +165,7 @@ fn a_job_killed_before_the_answer_to_the_end_of_a_transaction_finds_out_what_bec
         assert_eq!(content.hanging.is_empty(), fault == Fault::Unanswered, "{name}: {content:?}");
         assert_eq!(content.records.len() > 300, fault == Fault::Unanswered, "{name}");
 
-        let mut next = place.job().workers(3).until_end().start();
+        let mut next = place.job().workers(3).told().until_end().start();
         let (end, said) = (next.end(), next.errors());
         assert!(end.success() && said.contains(says), "{name}: {end}: {said}");
         let is_certain = fault == Fault::Unanswered || !said.contains("already");

@@ -88,7 +88,7 @@ fn a_job_that_died_in_a_transaction_holds_readers_up_to_its_time_out_and_starts_
         place.check_so_far(step);
         wait::pause(SLACK);
         place.feed(300);
-        let mut next = run(&place).until_end().start();
+        let mut next = run(&place).told().until_end().start();
         let (end, said) = (next.end(), next.errors());
         assert!(end.success() && said.contains("published now"), "{step}: {end}: {said}");
         place.check();
