@@ -158,9 +158,12 @@ fn refusal(code: Code) -> Option<(ErrorKind, &'static str, &'static str)> {
         | Code::InvalidRequest
         | Code::PolicyViolation
         | Code::InvalidReplicationFactor
-        | Code::InvalidPartitions
-        | Code::UnsupportedVersion
-        | Code::UnsupportedFeature => ("that is refused", "change what is complained of"),
+        | Code::InvalidPartitions => ("that is refused", "change what is complained of"),
+        Code::UnsupportedVersion | Code::UnsupportedFeature => (
+            "whoever answers there does not do that",
+            "check that the port is that of a listener for clients, not one of a controller, and \
+             that the broker is new enough",
+        ),
         _ => return None,
     };
     Some((ErrorKind::Invalid, found, advice))
