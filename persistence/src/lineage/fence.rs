@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 
 use super::Hold;
 use super::history::{Found, LISTINGS_MAX, overtaken, read, sequences};
-use crate::ids::{Generation, JobName, Sequence};
+use crate::ids::{JobName, Sequence};
 use crate::manifest::Manifest;
 use crate::{Error, Result, SharedStore, Store};
 
@@ -69,10 +69,7 @@ impl Fence {
                 // be another run's: what this listing says is no answer.
                 continue;
             };
-            let Manifest { generation, run, .. } = found.manifest?;
-            if run.as_deref() != Some(&self.hold.nonce) {
-                return Err(taken_over(&self.job, &self.hold, generation));
-            }
+            check_own(&self.hold, &found.manifest?)?;
             *seen = newest;
             return Ok(());
         }
@@ -80,8 +77,13 @@ impl Fence {
     }
 }
 
-fn taken_over(job: &JobName, Hold { generation: own, .. }: &Hold, by: Generation) -> Error {
-    Error::fenced(if by > *own {
+/// Fails with `Fenced` if the manifest is not of the run that holds the job with this.
+fn check_own(hold: &Hold, found: &Manifest) -> Result<()> {
+    if found.run.as_deref() == Some(&hold.nonce) {
+        return Ok(());
+    }
+    let (job, by, own) = (&found.job, found.generation, hold.generation);
+    Err(Error::fenced(if by > own {
         format!(
             "job `{job}`: a newer run, generation {by}, has taken over from generation {own}: stop \
              this one"
@@ -92,7 +94,7 @@ fn taken_over(job: &JobName, Hold { generation: own, .. }: &Hold, by: Generation
              generation {own}: the store has been replaced by an older copy, on which another run goes \
              on; stop this one"
         )
-    })
+    }))
 }
 
 /// Before a run writes: fails with `Unavailable` if the store has not got the newest manifest that the
@@ -106,12 +108,7 @@ pub(super) fn in_place(
     newest: Sequence,
 ) -> Result<()> {
     match read(store, job, newest) {
-        Ok(Some(Found { manifest: Ok(Manifest { generation, run, .. }), .. })) => {
-            match run.as_deref() == Some(&hold.nonce) {
-                true => Ok(()),
-                false => Err(taken_over(job, hold, generation)),
-            }
-        }
+        Ok(Some(Found { manifest: Ok(manifest), .. })) => check_own(hold, &manifest),
         Ok(None) => match sequences(store, job) {
             Ok(listed) if listed.last() < Some(&newest) => Err(gone(store, job, newest)),
             _ => Ok(()),

@@ -200,7 +200,7 @@ fn a_lost_answer_is_settled_by_reading_back() {
         let store = Arc::new(MapStore::default());
         let (mut run, _) = claim(&store).unwrap();
         let segment = upload(&store, run.generation(), 1).unwrap();
-        // After the listing.
+        // After the look at the manifest that the run wrote last.
         store.fail_at(1, fault);
         run.publish(checkpoint(1, vec![segment])).unwrap_or_else(|e| panic!("{fault:?}: {e}"));
         assert_eq!(claim(&store).unwrap().1.unwrap().epoch, Epoch(1));
@@ -233,7 +233,7 @@ fn a_publish_that_is_given_up_never_comes_to_exist_or_does_already() {
         let (mut run, _) = claim(&store).unwrap();
         publish(&store, &mut run, 1).unwrap();
         let segment = upload(&store, run.generation(), 2).unwrap();
-        // After the listing.
+        // After the look at the manifest that the run wrote last.
         store.fail_at(1, fault);
         run.publish(checkpoint(2, vec![segment])).unwrap_err();
         let late = store.objects().get(&paths::manifest(&job(), Sequence(3))).cloned();

@@ -9,7 +9,7 @@
 //! that place, since the marks do not speak of it.
 //!
 //! Nor do they speak of what was published while another topic kept the progress. A checkpoint names
-//! the topic that keeps it; one that owes output is not gone on from with another.
+//! the topic that keeps it, and is gone on from with another one by choice only.
 
 use std::collections::BTreeMap;
 
@@ -203,19 +203,17 @@ fn check_owner(facts: &Facts<'_>, view: &View) -> Result<()> {
 fn check_home(facts: &Facts<'_>, view: &View, elsewhere: Option<&Home>) -> Result<()> {
     let Facts { sink, home, start, .. } = *facts;
     let owes = !start.pending.is_empty();
-    let what = match owes {
-        true => format!("which of the output that {} owes was published", start.name()),
-        false => format!("whether {} is older than what was published", start.name()),
-    };
-    let choice = match owes {
-        true => {
+    let (what, choice) = match owes {
+        true => (
+            format!("which of the output that {} owes was published", start.name()),
             "start once with `accept_duplicates`: what is owed may be there twice then; or give it up \
-             with that and `Job::abort_pending`"
-        }
-        false => {
+             with that and `Job::abort_pending`",
+        ),
+        false => (
+            format!("whether {} is older than what was published", start.name()),
             "start once with `accept_duplicates`: if it is the newest checkpoint there was, nothing \
-             is there twice"
-        }
+             is there twice",
+        ),
     };
     Err(Error::invalid(match elsewhere {
         Some(other) if other.topic == home.topic => format!(
