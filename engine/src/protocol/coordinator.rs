@@ -30,6 +30,8 @@ const FIRST_MS: u64 = 200;
 /// - Output that stays invisible for as long as a checkpoint may take is [`Action::Overdue`]; so often
 ///   as checkpoints may fail in a row, and the job gives up. It is measured from the commit, or from
 ///   when the output before it became visible.
+/// - Both time-outs count the time in which the machine listens: neither a wait for the store nor a
+///   sleep of the computer makes what came meanwhile late.
 /// - An interval or record trigger is skipped while `records_read` is what it was at the trigger
 ///   of the last *published* checkpoint: nothing new would be in it. A watermark that moves by
 ///   itself is not a reason; a request always is.
@@ -57,6 +59,9 @@ pub struct Coordinator {
     settings: Settings,
     plan: Plan,
     now_ms: u64,
+    /// The time in which it listened: not while a manifest is in doubt, and of a gap between two ticks
+    /// a quarter of the time-out at most. After a longer one it hears first what came meanwhile.
+    listened_ms: u64,
     records_read: u64,
     /// The highest number given out, or the restored checkpoint's.
     last_epoch: Epoch,
@@ -93,6 +98,8 @@ struct Running {
     cause: Cause,
     finished: bool,
     started_ms: u64,
+    /// What was [`Coordinator::listened_ms`] then.
+    listened_from_ms: u64,
     records: u64,
     /// Sorted.
     missing: Vec<Part>,
@@ -118,6 +125,7 @@ impl Coordinator {
             settings,
             plan,
             now_ms,
+            listened_ms: 0,
             records_read: 0,
             last_epoch: start,
             has_triggered: false,
@@ -135,7 +143,6 @@ impl Coordinator {
 
     /// Takes an event and adds what is to be done, in order, to `actions`.
     pub fn on(&mut self, event: Event, actions: &mut Vec<Action>) {
-        self.forgive_silence(&event);
         match event {
             Event::Tick { now_ms, records_read } => self.on_tick(now_ms, records_read, actions),
             Event::Request { id, savepoint } => self.on_request(Waiting { id, savepoint }, actions),
@@ -161,12 +168,17 @@ impl Coordinator {
     }
 
     fn on_tick(&mut self, now_ms: u64, records_read: u64, actions: &mut Vec<Action>) {
-        self.now_ms = self.now_ms.max(now_ms);
+        let gap_ms = now_ms.saturating_sub(self.now_ms);
+        self.now_ms += gap_ms;
         self.records_read = self.records_read.max(records_read);
+        if self.running.as_ref().is_some_and(|r| r.publishing) {
+            return;
+        }
+        self.listened_ms += gap_ms.min(self.settings.timeout_ms.div_ceil(4));
         self.time_output(actions);
-        let Some(running) = self.running.as_ref().filter(|r| !r.publishing) else { return };
-        let age_ms = self.now_ms - running.started_ms;
-        if age_ms >= self.settings.timeout_ms {
+        let Some(running) = &self.running else { return };
+        if self.listened_ms - running.listened_from_ms >= self.settings.timeout_ms {
+            let age_ms = self.now_ms - running.started_ms;
             let missing: Vec<_> = running.missing.iter().map(|p| self.plan.name(*p)).collect();
             let missing = missing.join(", ");
             self.abandon(format!("timed out after {age_ms} ms; still missing: {missing}"), actions);
@@ -255,10 +267,10 @@ impl Coordinator {
         actions.push(Action::Abandon { epoch: running.epoch, why: why.clone() });
         if self.failures >= self.settings.failures_max.max(1) {
             self.life = Life::Over;
-            let message = format!(
-                "{} checkpoints in a row failed, the last one, {}: {why}",
-                self.failures, running.epoch
-            );
+            let message = match self.failures {
+                1 => format!("checkpoint {} failed: {why}", running.epoch),
+                n => format!("{n} checkpoints in a row failed, the last, {}: {why}", running.epoch),
+            };
             actions.extend(self.queue.drain().map(|w| w.refuse(&message)));
             actions.push(Action::Fail { message });
         }
@@ -279,6 +291,7 @@ impl Coordinator {
             cause,
             finished: self.input_ended(),
             started_ms: self.now_ms,
+            listened_from_ms: self.listened_ms,
             records: self.records_read,
             missing: self.plan.parts().collect(),
             savepoint,

@@ -14,7 +14,7 @@ use crate::job::{Alignment, Bug, Effect, Manifest, Records, Setup, bit};
 pub(crate) const SOURCE: usize = 0;
 pub(crate) const STATE: usize = 1;
 pub(crate) const SINK: usize = 2;
-pub(crate) const TIMEOUT_MS: u64 = 10;
+pub(crate) const TIMEOUT_MS: u64 = 4;
 
 /// What an instance froze for one epoch.
 #[derive(Clone, Debug, Hash)]

@@ -170,8 +170,10 @@ impl World {
             }
             Step::Timeout => {
                 self.abandons -= 1;
-                let now_ms = u64::from(setup.abandons - self.abandons) * TIMEOUT_MS;
-                run.tell(&setup, Event::Tick { now_ms, records_read: 0 })?;
+                let before = u64::from(setup.abandons - self.abandons - 1);
+                for now_ms in a_timeout_from(before * TIMEOUT_MS) {
+                    run.tell(&setup, Event::Tick { now_ms, records_read: 0 })?;
+                }
             }
         }
         let run = &self.runs[r];
@@ -226,7 +228,7 @@ impl World {
     fn hang(&mut self, r: usize) -> Result<(), String> {
         self.hangs -= 1;
         let setup = Rc::clone(&self.setup);
-        for now_ms in [0, TIMEOUT_MS] {
+        for now_ms in a_timeout_from(u64::from(setup.abandons) * TIMEOUT_MS) {
             self.runs[r].tell(&setup, Event::Tick { now_ms, records_read: 0 })?;
         }
         if !self.runs.remove(r).gave_up {
@@ -425,4 +427,9 @@ impl Run {
         let least = held.chain(queued).fold(sendable, Epoch::min);
         if self.sinks[w].restored.is_empty() { least } else { self.base.summary.epoch }
     }
+}
+
+/// The times of ticks in which a whole time-out is listened to.
+fn a_timeout_from(start_ms: u64) -> impl Iterator<Item = u64> {
+    (1..=TIMEOUT_MS).map(move |passed_ms| start_ms + passed_ms)
 }

@@ -6,7 +6,7 @@
 
 use isochrone_persistence::ids::Epoch;
 
-use super::{Action, Coordinator, Event, Life, Part};
+use super::{Action, Coordinator, Life, Part};
 
 /// The oldest checkpoint whose output is not visible everywhere.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,9 +14,8 @@ pub(super) struct Owed {
     pub(super) epoch: Epoch,
     /// Since when it is the oldest.
     pub(super) since_ms: u64,
-    /// From when on the next time-out counts; `None`: from the next tick. While a manifest is being
-    /// published nobody hears what has become visible.
-    counted_from_ms: Option<u64>,
+    /// What the listened time was when the time-out under way began.
+    listened_from_ms: u64,
     timeouts: u32,
 }
 
@@ -25,35 +24,21 @@ impl Coordinator {
     pub(super) fn note_owed(&mut self) {
         let epoch = self.oldest_owed();
         if self.owed.as_ref().map(|owed| owed.epoch) != epoch {
-            let since_ms = self.now_ms;
-            let owed = |epoch| Owed { epoch, since_ms, counted_from_ms: None, timeouts: 0 };
+            let (since_ms, listened_from_ms) = (self.now_ms, self.listened_ms);
+            let owed = |epoch| Owed { epoch, since_ms, listened_from_ms, timeouts: 0 };
             self.owed = epoch.map(owed);
-        }
-    }
-
-    /// An answer of the store is heard after a time in which nothing else was.
-    pub(super) fn forgive_silence(&mut self, event: &Event) {
-        if let (Event::Published { .. } | Event::PublishFailed { .. }, Some(owed)) =
-            (event, &mut self.owed)
-        {
-            owed.counted_from_ms = None;
         }
     }
 
     /// At a tick: whether the output that is owed takes too long.
     pub(super) fn time_output(&mut self, actions: &mut Vec<Action>) {
-        if self.life == Life::Over || self.running.as_ref().is_some_and(|r| r.publishing) {
+        let Some(owed) = self.owed.as_mut().filter(|_| self.life != Life::Over) else { return };
+        if self.listened_ms - owed.listened_from_ms < self.settings.timeout_ms.max(1) {
             return;
         }
-        let now_ms = self.now_ms;
-        let Some(owed) = &mut self.owed else { return };
-        let from_ms = *owed.counted_from_ms.get_or_insert(now_ms);
-        if now_ms - from_ms < self.settings.timeout_ms.max(1) {
-            return;
-        }
-        owed.counted_from_ms = Some(now_ms);
+        owed.listened_from_ms = self.listened_ms;
         owed.timeouts += 1;
-        let (epoch, waited_ms) = (owed.epoch, now_ms - owed.since_ms);
+        let (epoch, waited_ms) = (owed.epoch, self.now_ms - owed.since_ms);
         let gives_up = owed.timeouts >= self.settings.failures_max.max(1);
         if gives_up {
             self.life = Life::Over;
