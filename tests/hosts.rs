@@ -6,7 +6,7 @@
 mod support;
 
 use std::ffi::OsString;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -36,6 +36,7 @@ fn counting(flags: &[OsString]) -> Result<Summary> {
         hosts: Some(folder.join("hosts")),
         checkpoint_every: Some(Duration::from_millis(every)),
         quiet: true,
+        signals: true,
         ..RunArgs::default()
     };
     let name = if difference == "job" { "other" } else { "counting" };
@@ -77,10 +78,7 @@ fn start(folder: &Path, process: u32, difference: &str) -> Process {
 fn hosts_run_a_job_to_its_end_and_refuse_one_of_another_job_or_settings() {
     play(|flags| counting(&flags));
     let folder = TempDir::new().unwrap();
-    // Free a moment ago; taken by somebody else in between, the job would say so.
-    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let hosts = free.map(|listener| listener.local_addr().unwrap().to_string());
-    std::fs::write(folder.path().join("hosts"), hosts.join("\n")).unwrap();
+    choose_hosts(folder.path());
 
     let mut first = start(folder.path(), 0, NO_DIFFERENCE);
     let fingerprint = "the fingerprint of job and settings differs: process 0 has ";
@@ -106,6 +104,31 @@ fn hosts_run_a_job_to_its_end_and_refuse_one_of_another_job_or_settings() {
         assert!(process.end().success(), "{}", process.errors());
     }
     assert_eq!(lines(&folder.path().join("out")), expected());
+}
+
+/// The others may come in a minute or never, and nothing is under way.
+#[test]
+fn one_that_waits_for_the_others_leaves_at_once_when_it_is_asked_to() {
+    for process in [0, 1] {
+        let folder = TempDir::new().unwrap();
+        let hosts = choose_hosts(folder.path());
+        let mut waiting = start(folder.path(), process, NO_DIFFERENCE);
+        let own = &hosts[process as usize];
+        assert!(wait::soon(|| TcpStream::connect(own).is_ok()), "{}", waiting.errors());
+        waiting.signal("TERM");
+        let end = wait::until(Duration::from_secs(5), || waiting.ended());
+        assert!(end.is_some_and(|end| end.success()), "{process}: {end:?} {}", waiting.errors());
+        assert!(!folder.path().join("out").exists());
+    }
+}
+
+/// Writes down two addresses. They were free a moment ago; taken by somebody else in between, the job
+/// would say so.
+fn choose_hosts(folder: &Path) -> [String; 2] {
+    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let hosts = free.map(|listener| listener.local_addr().unwrap().to_string());
+    std::fs::write(folder.join("hosts"), hosts.join("\n")).unwrap();
+    hosts
 }
 
 /// Each count of each key, once.

@@ -185,7 +185,7 @@ fn a_checkpoint_whose_part_comes_too_late_is_dropped_whole_and_the_next_one_is_r
     assert_eq!(summary.checkpoints.failed, 1);
     let told = summary.checkpoints.last_failure.as_ref().unwrap();
     assert!(told.contains(&format!("checkpoint {dropped}")) && told.contains("`counts`"), "{told}");
-    assert!(summary.to_string().contains("1 checkpoints dropped"), "{summary}");
+    assert!(summary.to_string().contains("1 checkpoint dropped"), "{summary}");
     assert!(!epochs(&store).contains(&dropped), "nothing of it is left: {:?}", epochs(&store));
     assert_is_right(&store, 3);
 }

@@ -65,6 +65,8 @@ pub enum Outcome {
     Stopped,
     /// There was nothing to do: an earlier run had finished, and no input has come since.
     NothingToDo,
+    /// This process has done its share of a run of several; process 0 has the summary.
+    ShareDone,
 }
 
 impl From<Cause> for Outcome {
@@ -195,6 +197,9 @@ impl fmt::Display for Summary {
                 write!(f, "all input is done: nothing was read, nothing was changed")?;
                 return self.restore.tell_what_is_done(f);
             }
+            Outcome::ShareDone => {
+                return write!(f, "done: process 0 tells what was read and written");
+            }
             Outcome::InputEnded => write!(f, "all input read")?,
             Outcome::Stopped => write!(f, "stopped")?,
         }
@@ -215,19 +220,24 @@ impl fmt::Display for Summary {
         }
         write!(
             f,
-            " in {seconds:.2} s; {published} checkpoints, {bytes_total} bytes of state written"
+            " in {seconds:.2} s; {}, {bytes_total} bytes of state written",
+            number_of(published, "checkpoint")
         )?;
         if self.skipped > 0 {
             write!(f, "; {} skipped", malformed(self.skipped))?;
         }
         if failed > 0 {
-            write!(f, "; {failed} checkpoints dropped")?;
+            write!(f, "; {} dropped", number_of(failed, "checkpoint"))?;
         }
         Ok(())
     }
 }
 
 fn malformed(pieces: u64) -> String {
-    let s = if pieces == 1 { "" } else { "s" };
-    format!("{pieces} malformed piece{s}")
+    number_of(pieces, "malformed piece")
+}
+
+fn number_of(number: u64, what: &str) -> String {
+    let s = if number == 1 { "" } else { "s" };
+    format!("{number} {what}{s}")
 }

@@ -116,7 +116,7 @@ fn a_manifest_that_is_proved_not_to_exist_drops_its_checkpoint_and_the_job_goes_
     assert!(error.to_string().contains("the store did not take it in time"), "{error}");
     let summary = end.unwrap();
     assert_eq!(summary.checkpoints.failed, 1);
-    assert!(summary.to_string().contains("1 checkpoints dropped"), "{summary}");
+    assert!(summary.to_string().contains("1 checkpoint dropped"), "{summary}");
     assert_eq!(sink.items().len() as u64, HUNDREDS * 100);
     let manifest = stored::newest(&store.store, "gated").unwrap();
     let counts = stored::state::<u64, u64>(&store.store, &manifest, "counts");

@@ -7,8 +7,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
+use super::company::{GATHER_TIMEOUT, unless_stopped};
 use super::control::Control;
-use super::lead::GATHER_TIMEOUT;
 use super::message::{Order, Progress, Report};
 use super::pace::Free;
 use super::process::{Membership, Process};
@@ -25,7 +25,8 @@ const PROGRESS_EVERY_MS: u64 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_millis(PROGRESS_EVERY_MS);
 
 impl Ready {
-    /// Joins process 0 at `hub` and works until it says that the run is over.
+    /// Joins process 0 at `hub` and works until it says that the run is over, or until this process is
+    /// asked to stop before it has joined.
     pub(crate) fn follow<F>(
         self,
         me: &Member,
@@ -37,7 +38,10 @@ impl Ready {
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
         let (events, received) = crossbeam_channel::unbounded();
-        let link = Arc::new(Link::join(hub, me, GATHER_TIMEOUT, &events)?);
+        let (to, own) = (hub.to_owned(), me.clone());
+        let join = move || Link::join(&*to, &own, GATHER_TIMEOUT, &events);
+        let joined = unless_stopped(&self.calls, "process 0 and all others to be there", join)?;
+        let Some(link) = joined.map(Arc::new) else { return Ok(()) };
         let (listener, address) = listener;
         link.send(&Upward::Listening { address }.encode())?;
         let start = await_start(&received)?;

@@ -10,8 +10,9 @@ use crossbeam_channel::Sender;
 use isochrone_persistence::store::probe;
 use isochrone_persistence::{Error, ErrorKind, Result};
 
+use super::company::{Company, unless_stopped};
 use super::conductor::Call;
-use super::lead::{Company, failed_to};
+use super::lead::failed_to;
 use super::pace::Free;
 use super::ready::Ready;
 use crate::args::{Placement, RunArgs};
@@ -22,7 +23,7 @@ use crate::cluster::{
 };
 use crate::flow::Flow;
 use crate::job::Job;
-use crate::summary::Summary;
+use crate::summary::{Outcome, Summary};
 use crate::threads;
 
 /// How long a second signal waits to hear what the job is waiting for.
@@ -73,7 +74,8 @@ where
                 Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
             let me = member(&ready, args, process, processes, secret);
-            run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_default())
+            let share_done = || Summary { outcome: Outcome::ShareDone, ..Summary::default() };
+            run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_else(share_done))
         }
     }
 }
@@ -115,8 +117,11 @@ where
     }
     let hub = Hub::bind(&*seat.hub)?;
     let workers = me.workers;
-    let company = Company::gather(me, hub)?;
-    ready.lead(workers, Some(company), Arc::new(Free), build).map(Some)
+    let gather = move || Company::gather(me, hub);
+    match unless_stopped(&ready.calls, "the other processes to join", gather)? {
+        Some(company) => ready.lead(workers, Some(company), Arc::new(Free), build).map(Some),
+        None => Ok(Some(Summary { outcome: Outcome::Stopped, ..Summary::default() })),
+    }
 }
 
 fn resolve(host: &str) -> Result<std::net::SocketAddr> {

@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
-use isochrone_persistence::{Error, ErrorKind, Result};
+use isochrone_persistence::{Error, Result};
 
 use super::committing::Committers;
+use super::company::{Company, GATHER_TIMEOUT, listen_to};
 use super::conductor::{Call, Conductor, Orders};
 use super::merge::{Bench, Merger};
 use super::message::{Order, Report};
@@ -21,74 +21,14 @@ use super::ready::{Ready, protocol_plan, restore_report, splits_of};
 use super::splits::Splits;
 use super::takeover::{self, Takeover};
 use super::tally::Tally;
-use super::wire::{Downward, Start, Upward};
+use super::wire::{Downward, Start};
 use crate::cluster::mesh::{self, Party, RunToken};
-use crate::cluster::{Hub, Link, LinkEvent, Member};
+use crate::cluster::Link;
 use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::flow::Flow;
 use crate::protocol::{Coordinator, Kind, Ledger};
 use crate::summary::{Outcome, RestoreReport, Summary, Written};
-use crate::threads;
-
-/// How long all processes together may take to find each other.
-pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(60);
-
-/// The other processes of a run.
-pub(crate) struct Company {
-    pub(crate) me: Member,
-    links: Vec<Link>,
-    events: crossbeam_channel::Receiver<LinkEvent>,
-    listener: std::net::TcpListener,
-    address: SocketAddr,
-}
-
-impl Company {
-    /// Waits for the others at the hub.
-    pub(crate) fn gather(me: Member, hub: Hub) -> Result<Company> {
-        let (events, received) = crossbeam_channel::unbounded();
-        let links = hub.gather(&me, GATHER_TIMEOUT, &events)?;
-        let (listener, address) = hub.into_listener();
-        Ok(Company { me, links, events: received, listener, address })
-    }
-
-    /// Waits until each has said where it listens for data.
-    fn addresses(&self) -> Result<Vec<SocketAddr>> {
-        let mut found = vec![None; self.links.len() + 1];
-        found[0] = Some(self.address);
-        while found.iter().any(Option::is_none) {
-            match self.events.recv_timeout(GATHER_TIMEOUT) {
-                Ok(LinkEvent::Frame { process, bytes }) => {
-                    if let Upward::Listening { address } = Upward::decode(&bytes)? {
-                        found[process as usize] = Some(address);
-                    }
-                }
-                Ok(LinkEvent::Lost { process, reason }) => {
-                    return Err(Error::unavailable(format!(
-                        "process {process} was lost before the start: {reason}"
-                    )));
-                }
-                Err(_) => return Err(Error::unavailable("a process did not say where it listens")),
-            }
-        }
-        Ok(found.into_iter().flatten().collect())
-    }
-
-    /// Fails with `Invalid` if the message is too long. A link that is lost is told by its own event.
-    fn tell(links: &[Link], message: &Downward) -> Result<()> {
-        let bytes = message.encode();
-        for link in links {
-            match link.deliver(&bytes) {
-                Err(error) if error.kind() == ErrorKind::Invalid => return Err(error),
-                Err(error) => {
-                    tracing::debug!(%error, process = link.process(), "an order was not sent");
-                }
-                Ok(()) => {}
-            }
-        }
-        Ok(())
-    }
-}
 
 /// The start of a run: how far it is set up.
 pub(super) struct Setting {
@@ -316,31 +256,15 @@ impl Ready {
             let due = splits.add(index, source.clone(), known)?;
             due.iter().for_each(|order| orders(order));
         }
-        Ok(splits)
-    }
-}
-
-/// Passes on what the other processes say, on a thread that ends with their links.
-fn listen_to(events: crossbeam_channel::Receiver<LinkEvent>, calls: Sender<Call>) -> Result<()> {
-    let on_panic = failed_to(calls.clone());
-    let pass_on = move || {
-        for event in events {
-            let call = match event {
-                LinkEvent::Frame { process, bytes } => match Upward::decode(&bytes) {
-                    Ok(Upward::Report(report)) => Call::Report(report),
-                    Ok(Upward::Listening { .. }) => continue,
-                    Err(error) => Call::Lost { process: process as usize, reason: error.report() },
-                },
-                LinkEvent::Lost { process, reason } => {
-                    Call::Lost { process: process as usize, reason: reason.to_string() }
-                }
-            };
-            if calls.send(call).is_err() {
-                return;
+        for (index, looks_on) in splits.without_input() {
+            let id = &self.plan.operators[index].id;
+            match looks_on {
+                true => tracing::warn!("source `{id}` has found no input yet; it looks on"),
+                false => tracing::warn!("source `{id}` has found no input"),
             }
         }
-    };
-    threads::spawn("isochrone-listener", on_panic, pass_on).map(drop)
+        Ok(splits)
+    }
 }
 
 /// Makes an error of a thread the end of the run.

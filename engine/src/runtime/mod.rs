@@ -14,6 +14,7 @@
 
 mod awaited;
 pub(crate) mod committing;
+mod company;
 pub(crate) mod conductor;
 pub(crate) mod control;
 pub(crate) mod follow;
