@@ -103,6 +103,26 @@ fn account_risk_goes_on_where_it_was_killed_while_its_input_grew() {
     assert_eq!(assessed(&output), totals());
 }
 
+/// A slip in a pattern, or an input that is yet to come: only its user knows.
+#[test]
+fn account_risk_says_that_it_has_found_no_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let input = folder.path().join("in");
+    fs::create_dir(&input).unwrap();
+    let said = account_risk(folder.path(), input.to_str().unwrap()).succeeds();
+    assert!(said.contains("source `purchases` has found no input\n"), "{said}");
+    let pattern = input.join("*.csv");
+    let follows = account_risk(folder.path(), pattern.to_str().unwrap()).flag("--follow");
+    let said = folder.path().join("said");
+    let mut waiting = follows.start_saying_to(&said);
+    let is_said = wait::soon(|| {
+        fs::read_to_string(&said).unwrap().contains("has found no input yet; it looks on")
+    });
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert!(is_said, "{}", fs::read_to_string(&said).unwrap());
+}
+
 const HEADER: &str = "event_id,account,at,units,cents\n";
 
 #[test]

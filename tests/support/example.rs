@@ -56,6 +56,12 @@ impl Example {
         self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     }
 
+    /// Runs it beside the test; what it says goes to a file.
+    pub(crate) fn start_saying_to(mut self, file: &Path) -> Child {
+        let said = fs::File::create(file).unwrap();
+        self.0.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said).spawn().unwrap()
+    }
+
     pub(crate) fn output(mut self) -> Output {
         self.0.output().unwrap()
     }

@@ -67,6 +67,12 @@ impl Splits {
         Ok(orders)
     }
 
+    /// The sources that have no split at all so far, and whether they look on.
+    pub(crate) fn without_input(&self) -> impl Iterator<Item = (usize, bool)> {
+        let empty = self.sources.iter().filter(|known| known.ids.is_empty());
+        empty.map(|known| (known.operator, !known.complete))
+    }
+
     /// What observers are to be told once this checkpoint exists, by their number.
     pub(crate) fn observed(
         &self,
