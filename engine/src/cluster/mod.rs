@@ -18,7 +18,7 @@ mod acceptor;
 mod assignment;
 mod children;
 mod claim;
-mod deadline;
+pub(crate) mod deadline;
 mod dial;
 mod frame;
 mod handshake;

@@ -14,6 +14,7 @@ use super::pace::Free;
 use super::process::{Membership, Process};
 use super::ready::Ready;
 use super::restored::Restored;
+use super::uploader::Reporter;
 use super::wire::{Downward, Start, Upward};
 use crate::cluster::mesh::{self, Party};
 use crate::cluster::{Link, LinkEvent, Member};
@@ -44,9 +45,8 @@ impl Ready {
         let Some(link) = joined.map(Arc::new) else { return Ok(()) };
         let (listener, address) = listener;
         link.send(&Upward::Listening { address }.encode())?;
-        let start = await_start(&received)?;
+        let Downward::Start(start) = await_order(&received)? else { return Err(out_of_turn()) };
         let seat = (me.process, me.processes);
-        let context = self.context(&start.origin, &start.hold, seat);
         let membership = Membership {
             job: self.name.clone(),
             generation: start.hold.generation,
@@ -55,10 +55,33 @@ impl Ready {
             first_worker: me.process * me.workers,
             workers: me.workers,
             store: self.store.clone(),
-            context,
+            context: self.context(&start.origin, &start.hold, seat),
             clock: self.clock.clone(),
             pace: Arc::new(Free),
         };
+        let upward = link.clone();
+        let report = Arc::new(move |report| report_to(&upward, report));
+        let share = self.share(&membership, &start, report.clone());
+        let (mut process, restored) =
+            share.inspect_err(|error| report(Report::Failed(error.into())))?;
+        link.deliver(&Upward::Loaded.encode())?;
+        let Downward::Connect = await_order(&received)? else { return Err(out_of_turn()) };
+        let party =
+            Party { process: me.process, token: start.token.clone(), secret: me.secret.clone() };
+        let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
+        let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
+        process.start_workers(&membership, restored, allocators, others, build)?;
+        obey(&received, &process, me.process as usize, &*report);
+        process.end(false)
+    }
+
+    /// What this process has of the checkpoint that the run starts from, and its threads.
+    fn share(
+        &self,
+        membership: &Membership,
+        start: &Start,
+        report: Reporter,
+    ) -> Result<(Process, Restored)> {
         let restored = match &start.from {
             Some(manifest) => Restored::load(&*self.store, &self.name, &self.plan, manifest)?,
             None => Restored::default(),
@@ -67,17 +90,7 @@ impl Ready {
         for (index, committer) in &mut committers {
             committer.join(start.histories.get(index).map(String::as_str))?;
         }
-        let upward = link.clone();
-        let reporter = Arc::new(move |report| report_to(&upward, report));
-        let report = reporter.clone();
-        let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
-        let party =
-            Party { process: me.process, token: start.token.clone(), secret: me.secret.clone() };
-        let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
-        let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
-        process.start_workers(&membership, restored, allocators, others, build)?;
-        obey(&received, &process, me.process as usize, &*report);
-        process.end(false)
+        Ok((Process::begin(membership, &self.plan, committers, report)?, restored))
     }
 }
 
@@ -98,19 +111,23 @@ fn report_to(link: &Link, report: Report) {
     }
 }
 
-fn await_start(events: &Receiver<LinkEvent>) -> Result<Start> {
-    let gone = |reason: String| {
-        Error::unavailable(format!("process 0 was lost before the start: {reason}"))
-    };
-    match events.recv_timeout(GATHER_TIMEOUT) {
+/// What process 0 says next before the start. It may have much to load and to finish first; if it is
+/// lost meanwhile, the link says so.
+fn await_order(events: &Receiver<LinkEvent>) -> Result<Downward> {
+    match events.recv() {
         Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes)? {
-            Downward::Start(start) => Ok(*start),
             Downward::Order(Order::Abort(failure)) => Err(failure.into()),
-            Downward::Order(_) => Err(Error::internal("process 0 gave an order before the start")),
+            order => Ok(order),
         },
-        Ok(LinkEvent::Lost { reason, .. }) => Err(gone(reason.to_string())),
-        Err(_) => Err(gone("it said nothing".to_owned())),
+        Ok(LinkEvent::Lost { reason, .. }) => {
+            Err(Error::unavailable(format!("process 0 was lost before the start: {reason}")))
+        }
+        Err(_) => Err(Error::unavailable("the link to process 0 is gone")),
     }
+}
+
+fn out_of_turn() -> Error {
+    Error::internal("process 0 gave an order out of its turn")
 }
 
 /// Does what process 0 says until the run is over; reports progress and failure.
@@ -150,8 +167,8 @@ fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
                 obey(&order);
                 matches!(order, Order::Abort(_))
             }
-            Ok(Downward::Start(_)) => {
-                control.fail(Error::internal("process 0 started the run twice"));
+            Ok(Downward::Start(_) | Downward::Connect) => {
+                control.fail(out_of_turn());
                 false
             }
             Err(error) => {
@@ -175,6 +192,8 @@ mod tests {
     use crate::protocol::Part;
     use crate::threads;
 
+    const PATIENCE: Duration = Duration::from_secs(60);
+
     fn member(process: u32) -> Member {
         Member {
             job: JobName::new("job").unwrap(),
@@ -183,7 +202,7 @@ mod tests {
             processes: 2,
             workers: 1,
             secret: Secret::new("a secret for tests").unwrap(),
-            heartbeat_timeout: GATHER_TIMEOUT,
+            heartbeat_timeout: PATIENCE,
         }
     }
 
@@ -192,10 +211,10 @@ mod tests {
     fn a_report_that_does_not_fit_is_told_as_a_failure() {
         let hub = Hub::bind("127.0.0.1:0").unwrap();
         let (address, (unheard, _)) = (hub.address(), crossbeam_channel::unbounded());
-        let join = move || Link::join(address, &member(1), GATHER_TIMEOUT, &unheard).unwrap();
+        let join = move || Link::join(address, &member(1), PATIENCE, &unheard).unwrap();
         let joining = threads::spawn("isochrone-test", threads::note, join).unwrap();
         let (events, heard) = crossbeam_channel::unbounded();
-        let links = hub.gather(&member(0), GATHER_TIMEOUT, &events).unwrap();
+        let links = hub.gather(&member(0), PATIENCE, &events).unwrap();
         let link = joining.join().unwrap().unwrap();
         let (part, reason) =
             (Part { operator: 0, worker: Worker(1) }, "x".repeat(MESSAGE_BYTES_MAX));

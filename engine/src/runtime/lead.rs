@@ -22,8 +22,8 @@ use super::splits::Splits;
 use super::takeover::{self, Takeover};
 use super::tally::Tally;
 use super::wire::{Downward, Start};
-use crate::cluster::mesh::{self, Party, RunToken};
 use crate::cluster::Link;
+use crate::cluster::mesh::{self, Party, RunToken};
 use crate::connector::Recovery;
 use crate::dataflow::builders;
 use crate::flow::Flow;
@@ -235,8 +235,10 @@ impl Ready {
             histories,
             from: taken.from.clone(),
         };
+        Company::tell(&company.links, &Downward::Start(Box::new(start)))?;
+        company.loaded()?;
+        Company::tell(&company.links, &Downward::Connect)?;
         let Company { me, links, events, listener, .. } = company;
-        Company::tell(&links, &Downward::Start(Box::new(start)))?;
         let party = Party { process: me.process, token, secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
         let allocators = builders::across(sockets, me.process, membership.workers)?;

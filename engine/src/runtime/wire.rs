@@ -20,6 +20,8 @@ pub(crate) enum Upward {
     Listening {
         address: SocketAddr,
     },
+    /// It has its share of the checkpoint.
+    Loaded,
     Report(Report),
 }
 
@@ -27,6 +29,8 @@ pub(crate) enum Upward {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Downward {
     Start(Box<Start>),
+    /// All have their share: they connect with one another.
+    Connect,
     Order(Order),
 }
 
