@@ -6,8 +6,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
-use super::conductor::Call;
-use super::lead::failed_to;
+use super::conductor::{Call, failed_to};
 use super::message::Report;
 use super::wire::{Downward, Upward};
 use crate::cluster::{Hub, Link, LinkEvent, Member};

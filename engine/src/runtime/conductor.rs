@@ -55,6 +55,12 @@ pub(crate) enum Call {
     },
 }
 
+/// Makes an error of a thread the end of the run.
+pub(super) fn failed_to(calls: Sender<Call>) -> impl Fn(Error) + Send + Sync + 'static {
+    // A coordinator that has left does not listen any more.
+    move |error| drop(calls.send(Call::Report(Report::Failed((&error).into()))))
+}
+
 /// Where orders go: to every process.
 pub(crate) type Orders = Arc<dyn Fn(&Order) + Send + Sync>;
 

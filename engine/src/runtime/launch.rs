@@ -11,8 +11,7 @@ use isochrone_persistence::store::probe;
 use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::company::{Company, unless_stopped};
-use super::conductor::Call;
-use super::lead::failed_to;
+use super::conductor::{Call, failed_to};
 use super::pace::Free;
 use super::ready::Ready;
 use crate::args::{Placement, RunArgs};

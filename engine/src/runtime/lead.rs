@@ -5,14 +5,13 @@ use std::iter::repeat;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use isochrone_persistence::Result;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
-use isochrone_persistence::{Error, Result};
 
 use super::committing::Committers;
 use super::company::{Company, GATHER_TIMEOUT, listen_to};
-use super::conductor::{Call, Conductor, Orders};
+use super::conductor::{Call, Conductor, Orders, failed_to};
 use super::merge::{Bench, Merger};
 use super::message::{Order, Report};
 use super::pace::Pace;
@@ -267,12 +266,6 @@ impl Ready {
         }
         Ok(splits)
     }
-}
-
-/// Makes an error of a thread the end of the run.
-pub(super) fn failed_to(calls: Sender<Call>) -> impl Fn(Error) + Send + Sync + 'static {
-    // A coordinator that has left does not listen any more.
-    move |error| drop(calls.send(Call::Report(Report::Failed((&error).into()))))
 }
 
 /// Says what was given up, whoever listens.
