@@ -7,6 +7,7 @@ mod support;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+use isochrone::Outcome;
 use isochrone::connectors::Callback;
 use isochrone::prelude::*;
 use support::child::{Job as Child, assert_ends_well, play};
@@ -33,7 +34,8 @@ fn second_run_of(test: &str, processes: u32) -> String {
 /// The job, its input, and how it is run.
 fn settings(flags: &[OsString]) -> (Job, PathBuf, RunArgs) {
     let folder = Path::new(&flags[1]);
-    let job = Job::new("told").checkpoint(Checkpoint::dir(folder.join("store")).not_by_time());
+    let checkpoint = Checkpoint::dir(folder.join("store")).not_by_time().every_records(1_000);
+    let job = Job::new("told").checkpoint(checkpoint);
     let processes: u32 = flags[2].to_str().unwrap().parse().unwrap();
     let processes = (processes > 1).then_some(processes);
     (job, folder.join("input"), RunArgs { workers: 2, processes, ..RunArgs::default() })
@@ -87,10 +89,41 @@ fn each_checkpoint_is_told_with_duration_alignment_and_bytes() {
                 assert!(line.contains(field), "{line}");
             }
         }
-        // The last one of all: behind what was still on its way when it was triggered.
+        // One of them at least was behind what was still on its way when it was triggered.
         let aligned = |line: &&str| !line.contains("alignment_us=0 ");
         assert!(told.iter().any(aligned), "{processes} processes: {told:?}");
     }
+}
+
+/// A slip in a flag, or meant so: all else of the job goes on as if nothing had changed.
+#[test]
+fn output_that_goes_elsewhere_than_before_is_told() {
+    let folder = TempDir::new().unwrap();
+    let input = folder.path().join("input");
+    std::fs::create_dir(&input).unwrap();
+    let add = |file: &str| std::fs::write(input.join(file), "x\n").unwrap();
+    let run = |out: &str| {
+        let job = Job::new("moves").checkpoint(Checkpoint::dir(folder.path().join("store")));
+        let (input, out) = (input.clone(), folder.path().join(out));
+        let args = RunArgs { quiet: true, ..RunArgs::default() };
+        let summary = job.run(args, move |flow| {
+            flow.source("lines", Files::at(&input).text()).sink("out", PartFiles::at(&out).text());
+            Ok(())
+        });
+        let summary = summary.unwrap();
+        (summary.outcome, summary.restore.remarks)
+    };
+    let place = |out: &str| format!("folder `{}`", folder.path().join(out).display());
+    let (a, b) = (place("a"), place("b"));
+    let moved = vec![format!("`out`: output went to {a} so far; from here on it goes to {b}")];
+    add("1");
+    assert_eq!(run("a"), (Outcome::InputEnded, Vec::new()));
+    assert_eq!(run("a"), (Outcome::NothingToDo, Vec::new()));
+    assert_eq!(run("b"), (Outcome::NothingToDo, moved.clone()));
+    add("2");
+    assert_eq!(run("b"), (Outcome::InputEnded, moved));
+    add("3");
+    assert_eq!(run("b"), (Outcome::InputEnded, Vec::new()));
 }
 
 fn keyed((job, input, args): (Job, PathBuf, RunArgs)) -> Result<Summary> {

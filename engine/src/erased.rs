@@ -100,6 +100,8 @@ pub(crate) fn decode_split<P: DeserializeOwned>(
 pub(crate) trait AnySink {
     fn committer(&self, context: &SinkContext) -> Result<Box<dyn AnyCommitter>>;
     fn describe(&self, effect: &Value) -> String;
+    /// See [`Sink::target`].
+    fn target(&self) -> Option<String>;
 }
 
 pub(crate) struct ErasedSink<S> {
@@ -117,6 +119,10 @@ impl<S: Sink> AnySink for ErasedSink<S> {
             Ok(effect) => S::describe(&effect),
             Err(_) => format!("written by another kind of sink: {effect}"),
         }
+    }
+
+    fn target(&self) -> Option<String> {
+        self.inner.target()
     }
 }
 

@@ -209,6 +209,14 @@ impl Plan {
         })
     }
 
+    /// Where the output of a sink goes, if it is one and says so.
+    pub(crate) fn target_of(&self, operator: usize) -> Option<String> {
+        match &self.operators[operator].role {
+            Role::Sink(sink) => sink.target(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn sinks(&self) -> impl Iterator<Item = (usize, &OperatorId, &Rc<dyn AnySink>)> {
         self.operators.iter().enumerate().filter_map(|(index, operator)| match &operator.role {
             Role::Sink(sink) => Some((index, &operator.id, sink)),

@@ -132,6 +132,9 @@ pub enum Part {
         /// `None` while there is only one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         history: Option<String>,
+        /// Where its output goes, for people; `None` if its connector does not say.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
     },
 }
 

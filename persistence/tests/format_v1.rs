@@ -53,7 +53,7 @@ fn written() -> Manifest {
         operators: vec![
             operator("transfers", Part::Source { splits: vec![split], skipped: 1 }),
             operator("count", state),
-            operator("alerts", Part::Sink { pending: vec![pending], history: None }),
+            operator("alerts", Part::Sink { pending: vec![pending], history: None, target: None }),
         ],
         in_flight: vec![],
     }

@@ -114,6 +114,10 @@ impl<T: 'static> Sink for PartSink<T> {
         Ok(Box::new(publish::PartCommitter::new(folder, names)))
     }
 
+    fn target(&self) -> Option<String> {
+        absolute(&self.folder).ok().map(|folder| format!("folder `{folder}`"))
+    }
+
     fn describe(effect: &PreparedPart) -> String {
         format!("{} ({} bytes) in {}", effect.finished, effect.bytes, effect.folder)
     }

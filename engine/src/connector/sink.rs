@@ -38,6 +38,12 @@ pub trait Sink: 'static {
         Vec::new()
     }
 
+    /// Where output goes, for people. Each checkpoint keeps it, so that a run which writes elsewhere
+    /// than those before can say so.
+    fn target(&self) -> Option<String> {
+        None
+    }
+
     /// The effect in a line, for people.
     fn describe(effect: &Self::Effect) -> String {
         serde_json::to_string(effect).unwrap_or_else(|error| format!("not readable: {error}"))

@@ -117,6 +117,7 @@ enum Entries {
         /// Of the runs before.
         restored: Vec<Pending>,
         history: Option<String>,
+        target: Option<String>,
         pending: BTreeMap<(Epoch, Worker), Prepared>,
     },
 }
@@ -190,11 +191,17 @@ impl Ledger {
     }
 
     /// All restored pending output of sink `operator` has been made visible, and its output goes on
-    /// with this history.
-    pub fn recovered(&mut self, operator: usize, goes_on_with: Option<String>) {
-        if let Entries::Sink { restored, history, .. } = &mut self.operators[operator].entries {
+    /// with this history, to this target.
+    pub fn recovered(
+        &mut self,
+        operator: usize,
+        goes_on_with: Option<String>,
+        goes_to: Option<String>,
+    ) {
+        let entries = &mut self.operators[operator].entries;
+        if let Entries::Sink { restored, history, target, .. } = entries {
             restored.clear();
-            *history = goes_on_with;
+            (*history, *target) = (goes_on_with, goes_to);
         }
     }
 
@@ -241,8 +248,8 @@ impl Account {
             manifest::Part::State { version, shape, codec, segments } => {
                 Entries::State { version, shape, codec, segments: Segments::restore(segments) }
             }
-            manifest::Part::Sink { pending, history } => {
-                Entries::Sink { restored: pending, history, pending: BTreeMap::new() }
+            manifest::Part::Sink { pending, history, target } => {
+                Entries::Sink { restored: pending, history, target, pending: BTreeMap::new() }
             }
         };
         Account { id: operator.id, entries }
@@ -285,7 +292,7 @@ impl Account {
                 codec: codec.clone(),
                 segments: segments.listed(),
             },
-            Entries::Sink { restored, history, pending } => {
+            Entries::Sink { restored, history, target, pending } => {
                 let mut all = restored.clone();
                 all.extend(pending.iter().map(|((epoch, worker), prepared)| Pending {
                     worker: *worker,
@@ -293,7 +300,8 @@ impl Account {
                     effect: prepared.effect.clone(),
                     kept: prepared.kept.clone(),
                 }));
-                manifest::Part::Sink { pending: all, history: history.clone() }
+                let (history, target) = (history.clone(), target.clone());
+                manifest::Part::Sink { pending: all, history, target }
             }
         };
         manifest::Operator { id: self.id.clone(), part }

@@ -182,7 +182,8 @@ impl Ready {
         let mut committers = membership.committers(&self.plan)?;
         let mut due = Vec::new();
         for (index, committer) in &mut committers {
-            let ManifestPart::Sink { pending, history } = &setting.operators[*index].part else {
+            let ManifestPart::Sink { pending, history, .. } = &setting.operators[*index].part
+            else {
                 continue;
             };
             let step = taken.operators.get(*index).map(|plan| &plan.step);
@@ -205,7 +206,7 @@ impl Ready {
         let mut told = Told::default();
         for (index, committer, recovery) in due {
             told.set_aside.extend(committer.recover(recovery)?);
-            ledger.recovered(index, committer.history());
+            ledger.recovered(index, committer.history(), self.plan.target_of(index));
             let owed = self.pending_of(std::slice::from_ref(&setting.operators[index]));
             let outcomes = committer.outcomes().into_iter().map(Some).chain(repeat(None));
             told.pending.extend(owed.iter().zip(outcomes).map(|(owed, outcome)| {

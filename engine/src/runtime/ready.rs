@@ -253,7 +253,7 @@ fn positions_of(from: &Manifest, plan: &Plan) -> Vec<String> {
     positions.collect()
 }
 
-/// What sources say of splits that they would not find now.
+/// What sources say of splits that they would not find now, and what output goes elsewhere than before.
 fn remarks_of(from: &Manifest, plan: &Plan) -> Vec<String> {
     let inherited = takeover::inherit(plan, Some(from));
     let remarks = plan.sources().flat_map(|(index, _, source)| {
@@ -261,7 +261,14 @@ fn remarks_of(from: &Manifest, plan: &Plan) -> Vec<String> {
             splits_of(&inherited[index].part).into_iter().map(|split| split.id).collect();
         if known.is_empty() { Vec::new() } else { source.remarks(&known) }
     });
-    remarks.collect()
+    let elsewhere = plan.sinks().filter_map(|(index, id, sink)| {
+        let ManifestPart::Sink { target: Some(before), .. } = &inherited[index].part else {
+            return None;
+        };
+        let target = sink.target().filter(|target| target != before)?;
+        Some(format!("`{id}`: output went to {before} so far; from here on it goes to {target}"))
+    });
+    remarks.chain(elsewhere).collect()
 }
 
 fn kind_text(kind: &restore::Kind) -> String {

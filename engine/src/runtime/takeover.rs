@@ -123,7 +123,7 @@ pub(crate) fn inherit(plan: &Plan, from: Option<&Manifest>) -> Vec<manifest::Ope
 fn fresh_part(role: &Role) -> manifest::Part {
     match role {
         Role::Source(_) => manifest::Part::Source { splits: Vec::new(), skipped: 0 },
-        Role::Sink(_) => manifest::Part::Sink { pending: Vec::new(), history: None },
+        Role::Sink(_) => manifest::Part::Sink { pending: Vec::new(), history: None, target: None },
         Role::State(state) => manifest::Part::State {
             version: state.version,
             shape: state.shape.clone(),

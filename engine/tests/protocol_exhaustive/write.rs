@@ -23,7 +23,10 @@ impl Manifest {
         let operators = vec![
             operator("log", manifest::Part::Source { splits, skipped: 0 }),
             operator("count", state),
-            operator("out", manifest::Part::Sink { pending: Vec::new(), history: None }),
+            operator(
+                "out",
+                manifest::Part::Sink { pending: Vec::new(), history: None, target: None },
+            ),
         ];
         let summary = summary(&operators, &[], Epoch(0), false, 0);
         Manifest { summary, operators }
@@ -39,7 +42,7 @@ impl Run {
         finished: bool,
     ) -> Result<Manifest, String> {
         let mut ledger = Ledger::restore(self.base.operators.clone());
-        ledger.recovered(SINK, None);
+        ledger.recovered(SINK, None, None);
         let mut sunk = self.base.summary.sunk;
         for w in 0..self.sources.len() {
             let source = &self.sources[w];

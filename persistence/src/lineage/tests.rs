@@ -288,7 +288,7 @@ fn a_checkpoint_that_cannot_be_read_back_is_not_written() {
     let (mut run, _) = claim(&store).unwrap();
     let nested = (0..500).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
     let effect = Pending { worker: Worker(0), epoch: Epoch(1), effect: nested, kept: Vec::new() };
-    let part = Part::Sink { pending: vec![effect], history: None };
+    let part = Part::Sink { pending: vec![effect], history: None, target: None };
     let operators = vec![Operator { id: operator(), part }];
     let deep = Checkpoint { operators, ..checkpoint(1, vec![]) };
     assert_eq!(run.publish(deep).unwrap_err().kind(), ErrorKind::Invalid);

@@ -44,7 +44,7 @@ fn sink(pending: usize) -> Part {
         effect: serde_json::json!("rename"),
         kept: vec![],
     };
-    Part::Sink { pending: vec![effect; pending], history: None }
+    Part::Sink { pending: vec![effect; pending], history: None, target: None }
 }
 
 fn manifest(epoch: u64, operators: Vec<(&str, Part)>) -> Manifest {

@@ -326,6 +326,10 @@ impl<T: Record> Sink for KafkaSink<T> {
         effect.chunks.iter().map(|chunk| chunk.kept.clone()).collect()
     }
 
+    fn target(&self) -> Option<String> {
+        Some(format!("topic `{}`", self.output.topic))
+    }
+
     fn describe(effect: &KafkaEffect) -> String {
         effect.to_string()
     }

@@ -47,7 +47,7 @@ fn ledger() -> Ledger {
                 segments: vec![segment("r1", 8, 0), segment("r2", 9, 1)],
             },
         ),
-        operator("out", manifest::Part::Sink { pending, history: None }),
+        operator("out", manifest::Part::Sink { pending, history: None, target: None }),
     ])
 }
 
@@ -157,24 +157,25 @@ fn output_stays_pending_until_its_own_writer_committed_it() {
     l.published(Epoch(11));
     l.committed(part(SINK, 0), Epoch(11));
     assert_eq!(pending(&l, 11), [(9, 5), (11, 1)]);
-    l.recovered(SINK, None);
+    l.recovered(SINK, None, None);
     l.committed(part(SINK, 1), Epoch(10));
     assert_eq!(pending(&l, 11), [(11, 1)]);
 }
 
 #[test]
-fn the_history_of_a_sink_is_the_one_that_it_recovered_with() {
-    let history = |l: &Ledger| match l.manifest_operators(Epoch(11)).swap_remove(SINK).part {
-        manifest::Part::Sink { history, .. } => history,
+fn the_history_and_the_target_of_a_sink_are_those_that_it_recovered_with() {
+    let kept = |l: &Ledger| match l.manifest_operators(Epoch(11)).swap_remove(SINK).part {
+        manifest::Part::Sink { history, target, .. } => [history, target],
         other => panic!("{other:?}"),
     };
     let mut l = ledger();
-    l.recovered(SINK, Some("h2".to_owned()));
-    assert_eq!(history(&l), Some("h2".to_owned()));
+    let [history, target] = ["h2", "t2"].map(|text| Some(text.to_owned()));
+    l.recovered(SINK, history.clone(), target.clone());
+    assert_eq!(kept(&l), [history.clone(), target.clone()]);
     let mut next = Ledger::restore(l.manifest_operators(Epoch(11)));
-    assert_eq!(history(&next), Some("h2".to_owned()), "as it was, until the sink has recovered");
-    next.recovered(SINK, None);
-    assert_eq!(history(&next), None);
+    assert_eq!(kept(&next), [history, target], "as it was, until the sink has recovered");
+    next.recovered(SINK, None, None);
+    assert_eq!(kept(&next), [None, None]);
 }
 
 #[test]
