@@ -212,6 +212,35 @@ fn another_kind_of_sink_or_source_under_the_same_id_is_a_misfit() {
     assert_eq!((bench.sent().len(), summary.read), (7, 0));
 }
 
+/// One of two hosts, asked to stop before the other has come: it may not say that all is well.
+#[test]
+fn who_leaves_before_the_run_begins_says_that_output_is_still_owed() {
+    let bench = Bench::owing();
+    let hosts = bench.at("hosts");
+    // Free a moment ago. The other never comes.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    fs::write(&hosts, format!("{free}\n127.0.0.1:1\n")).unwrap();
+    let leave = || {
+        let post = bench.post.clone();
+        let store = bench.folder.path().join("store");
+        let job = Job::new("mail").checkpoint(Checkpoint::dir(store));
+        job.handle().stop();
+        let (process, hosts) = (Some(0), Some(hosts.clone()));
+        job.run(RunArgs { process, hosts, quiet: true, ..RunArgs::default() }, move |flow| {
+            let numbers = flow.source("numbers", Generator::counting(7, |n| n));
+            numbers.sink("letters", post.clone());
+            numbers.sink("lines", Collected::default());
+            Ok(())
+        })
+    };
+    let error = leave().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(error.to_string().contains("the output of checkpoint 1 may not be visible"), "{error}");
+    assert!(bench.sent().is_empty());
+    bench.as_it_was().unwrap();
+    assert_eq!(bench.sent(), [0, 1, 2, 3, 4, 5, 6]);
+}
+
 #[test]
 fn a_job_that_has_nothing_to_do_says_what_was_read_and_where_output_is() {
     let bench = Bench::owing();
@@ -220,8 +249,7 @@ fn a_job_that_has_nothing_to_do_says_what_was_read_and_where_output_is() {
     assert_eq!(summary.outcome, Outcome::NothingToDo);
     let said = summary.to_string();
     let begins = "all input is done: nothing was read, nothing was changed; output is where earlier \
-                  runs have written it, wherever this one was to write; checkpoint 2 has read:\n  \
-                  `numbers` ";
+                  runs have written it; checkpoint 2 has read:\n  `numbers` ";
     assert!(said.starts_with(begins), "{said}");
 }
 

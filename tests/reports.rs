@@ -115,7 +115,7 @@ fn output_that_goes_elsewhere_than_before_is_told() {
     };
     let place = |out: &str| format!("folder `{}`", folder.path().join(out).display());
     let (a, b) = (place("a"), place("b"));
-    let moved = vec![format!("`out`: output went to {a} so far; from here on it goes to {b}")];
+    let moved = vec![format!("`out`: what earlier runs wrote is in {a}; this run writes to {b}")];
     add("1");
     assert_eq!(run("a"), (Outcome::InputEnded, Vec::new()));
     assert_eq!(run("a"), (Outcome::NothingToDo, Vec::new()));

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use isochrone::prelude::*;
 use isochrone::state::codec::decode;
 use isochrone::state::no_upgrade;
-use isochrone::{Error, ErrorKind, ids::OperatorId};
+use isochrone::{Error, ErrorKind, Outcome, ids::OperatorId};
 use lab::*;
 
 /// The sum with a count of events beside it. The upgrade adds 1000, so that a second one shows.
@@ -150,6 +150,19 @@ fn an_operator_that_is_gone_stops_the_job_until_it_is_dropped() {
     // What was dropped does not come back by itself: the operator starts empty.
     let again = lab.finish(&quiet(1), totals(&lab)).unwrap();
     assert_eq!(again.read, 0);
+}
+
+/// Else the next run would be refused what this one was allowed.
+#[test]
+fn a_drop_is_done_also_when_there_is_no_input_left() {
+    let lab = Lab::with_history();
+    lab.finish(&quiet(1), totals(&lab)).unwrap();
+    let drop = RunArgs { drop: vec![OperatorId::new("sums").unwrap()], ..quiet(1) };
+    let dropped = lab.finish(&drop, without_state(&lab)).unwrap();
+    assert_eq!((dropped.outcome, dropped.read), (Outcome::InputEnded, 0));
+    assert!(dropped.restore.operators.contains(&"`sums`: dropped".to_owned()));
+    let again = lab.finish(&quiet(1), without_state(&lab)).unwrap();
+    assert_eq!(again.outcome, Outcome::NothingToDo);
 }
 
 #[test]

@@ -296,7 +296,7 @@ fn is_loopback(host_and_port: &str) -> bool {
     }
 }
 
-const DURATION_FORM: &str = "a number and ms, s, m or h, such as 500ms or 5s";
+const DURATION_FORM: &str = "a number above 0 and ms, s, m or h, such as 500ms or 5s";
 
 /// Parses a duration such as `500ms`, `5s`, `2m` or `1h`; zero is none.
 ///

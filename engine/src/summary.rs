@@ -175,10 +175,7 @@ impl RestoreReport {
     /// Why there is nothing to do: somebody may have meant other input, or other output.
     fn tell_what_is_done(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(epoch) = self.epoch else { return Ok(()) };
-        write!(
-            f,
-            "; output is where earlier runs have written it, wherever this one was to write; checkpoint {epoch} has read:"
-        )?;
+        write!(f, "; output is where earlier runs have written it; checkpoint {epoch} has read:")?;
         for line in self.positions.iter().take(DONE_SHOWN) {
             write!(f, "\n  {line}")?;
         }

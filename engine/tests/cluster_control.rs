@@ -351,7 +351,7 @@ fn another_protocol_version_is_told_ours_and_named_on_both_sides() {
         stream.write_all(&greeting(999)).unwrap();
         let mut answer = [0; 43];
         stream.read_exact(&mut answer).unwrap();
-        assert_eq!(&answer[..10], b"ISOCHRON\x01\x00");
+        assert_eq!(&answer[..10], b"ISOCHRON\x02\x00");
         assert_eq!(stream.read(&mut answer).unwrap_or(0), 0);
     });
     let newer = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

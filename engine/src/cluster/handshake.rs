@@ -21,7 +21,7 @@ use super::{Secret, frame};
 use crate::{Error, ErrorKind, Result};
 
 const MAGIC: [u8; 8] = *b"ISOCHRON";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const GREETING_BYTES: usize = 43;
 const PROOF_BYTES: usize = 32;
 /// The longest frame that is read from a stranger.

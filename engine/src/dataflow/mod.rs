@@ -28,7 +28,7 @@ pub(crate) use packet::{Packet, Records};
 pub(crate) use sink::sink;
 pub(crate) use source::source;
 pub(crate) use stateless::{each, fallible};
-pub(crate) use worker::{Run, Site, panicked, plan, run_workers};
+pub(crate) use worker::{PEER_GONE, Run, Site, panicked, plan, run_workers};
 
 /// What wakes an operator from another thread.
 pub(crate) use timely::scheduling::SyncActivator;

@@ -205,11 +205,15 @@ pub(crate) fn guarded<T>(
     }
 }
 
+/// What a worker knows when data connections break; their loss is told by name elsewhere.
+pub(crate) const PEER_GONE: &str = "another process of this run is gone";
+
 /// What a panic said, as an error that names the place.
 pub(crate) fn panicked(place: &str, panic: &(dyn Any + Send)) -> Error {
     let text = threads::text_of(panic);
     if text.starts_with("timely communication error:") || text.contains("MergeQueue poisoned") {
-        return Error::unavailable(format!("{place}: a peer process is gone: {text}"));
+        tracing::debug!("{place}: {text}");
+        return Error::unavailable(PEER_GONE);
     }
     threads::panicked(place, panic)
 }

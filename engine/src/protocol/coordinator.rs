@@ -174,7 +174,7 @@ impl Coordinator {
         if self.running.as_ref().is_some_and(|r| r.publishing) {
             return;
         }
-        self.listened_ms += gap_ms.min(self.settings.timeout_ms.div_ceil(4));
+        self.listened_ms += gap_ms.min(self.settings.timeout_ms.div_ceil(4).max(1));
         self.time_output(actions);
         let Some(running) = &self.running else { return };
         if self.listened_ms - running.listened_from_ms >= self.settings.timeout_ms {

@@ -1,9 +1,10 @@
 //! The processes of a run as they find each other, before anything is under way.
 
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender};
+use crossbeam_channel::{Receiver, RecvError, SendError, Sender};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
 use super::conductor::{Call, failed_to};
@@ -13,12 +14,18 @@ use crate::cluster::{Hub, Link, LinkEvent, Member};
 use crate::threads;
 
 /// How long all processes together may take to find each other, and then to connect.
-pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 60 });
+pub(crate) const GATHER_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 60 });
+
+/// How often a process says for whom it waits, if that has no bound.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
+
+/// The inbox of a run, to which requests come also before there is one.
+pub(crate) type Calls = (Sender<Call>, Receiver<Call>);
 
 /// The other processes of a run, as process 0 has them.
 pub(crate) struct Company {
     pub(crate) me: Member,
-    pub(super) links: Vec<Link>,
+    pub(super) links: Arc<Vec<Link>>,
     pub(super) events: Receiver<LinkEvent>,
     pub(super) listener: TcpListener,
     address: SocketAddr,
@@ -28,61 +35,70 @@ impl Company {
     /// Waits for the others at the hub.
     pub(crate) fn gather(me: Member, hub: Hub) -> Result<Company> {
         let (events, received) = crossbeam_channel::unbounded();
-        let links = hub.gather(&me, GATHER_TIMEOUT, &events)?;
+        let links = Arc::new(hub.gather(&me, GATHER_TIMEOUT, &events)?);
         let (listener, address) = hub.into_listener();
         Ok(Company { me, links, events: received, listener, address })
     }
 
-    /// Where each takes data connections, as it says when it has joined.
-    pub(super) fn addresses(&self) -> Result<Vec<SocketAddr>> {
-        let others = self.hear(Some(GATHER_TIMEOUT), |said| match said {
+    /// Where each takes data connections, as it says when it has joined. `None`: asked to stop.
+    pub(super) fn addresses(&self, calls: &Calls) -> Result<Option<Vec<SocketAddr>>> {
+        let others = self.hear(calls, Some(GATHER_TIMEOUT), |said| match said {
             Upward::Listening { address } => Some(address),
             _ => None,
         })?;
-        Ok(std::iter::once(self.address).chain(others).collect())
+        Ok(others.map(|others| std::iter::once(self.address).chain(others).collect()))
     }
 
     /// Waits until each has its share of the checkpoint. That takes as long as it takes: who is lost
-    /// meanwhile, or cannot have it, says so.
-    pub(super) fn loaded(&self) -> Result<()> {
-        let heard = self.hear(None, |said| matches!(said, Upward::Loaded).then_some(()));
-        heard.map(drop)
+    /// meanwhile, or cannot have it, says so. `None`: asked to stop.
+    pub(super) fn loaded(&self, calls: &Calls) -> Result<Option<()>> {
+        let loaded = self.hear(calls, None, |said| matches!(said, Upward::Loaded).then_some(()))?;
+        Ok(loaded.map(drop))
     }
 
     /// What each of the others says, in their order; the wait for each next one is bounded if so said.
     fn hear<T>(
         &self,
+        calls: &Calls,
         timeout: Option<Duration>,
         pick: impl Fn(Upward) -> Option<T>,
-    ) -> Result<Vec<T>> {
+    ) -> Result<Option<Vec<T>>> {
+        let mut asked = Asked::of(calls);
         let mut heard: Vec<Option<T>> = self.links.iter().map(|_| None).collect();
+        let mut waited = Duration::ZERO;
         while let Some(missing) = heard.iter().position(Option::is_none) {
-            let event = match timeout {
-                Some(timeout) => self.events.recv_timeout(timeout).ok(),
-                None => self.events.recv().ok(),
-            };
-            match event {
-                Some(LinkEvent::Frame { process, bytes }) => match Upward::decode(&bytes)? {
-                    Upward::Report(Report::Failed(failure)) => return Err(failure.into()),
-                    said => {
-                        let seat = &mut heard[process as usize - 1];
+            let missing = missing + 1;
+            crossbeam_channel::select! {
+                recv(self.events) -> event => {
+                    if let Some((process, said)) = before_the_start(event)? {
+                        let seat = &mut heard[process - 1];
                         *seat = pick(said).or(seat.take());
                     }
-                },
-                Some(LinkEvent::Lost { process, reason }) => {
-                    return Err(Error::unavailable(format!(
-                        "process {process} was lost before the start: {reason}"
-                    )));
                 }
-                None => {
-                    return Err(Error::unavailable(format!(
-                        "process {} has joined and says nothing",
-                        missing + 1
-                    )));
+                recv(calls.1) -> call => {
+                    asked.take(call, &format!("process {missing} to load its share"));
+                    if asked.to_stop {
+                        return Ok(None);
+                    }
+                }
+                default(timeout.unwrap_or(TOLD_EVERY)) => {
+                    if timeout.is_some() {
+                        return Err(Error::unavailable(format!(
+                            "process {missing} has joined and says nothing"
+                        )));
+                    }
+                    waited += TOLD_EVERY;
+                    tracing::warn!("process {missing} has been loading its share for {waited:?}");
                 }
             }
         }
-        Ok(heard.into_iter().flatten().collect())
+        Ok(Some(heard.into_iter().flatten().collect()))
+    }
+
+    /// Says that there will be no run, which is nobody's fault.
+    pub(crate) fn dismiss(&self) {
+        // Shorter than any bound.
+        let _ = Company::tell(&self.links, &Downward::Leave);
     }
 
     /// Fails with `Invalid` if the message is too long. A link that is lost is told by its own event.
@@ -101,34 +117,93 @@ impl Company {
     }
 }
 
+/// Who has said what; an error if there can be no run.
+fn before_the_start(event: Result<LinkEvent, RecvError>) -> Result<Option<(usize, Upward)>> {
+    match event {
+        Ok(LinkEvent::Frame { process, bytes }) => match Upward::decode(&bytes)? {
+            Upward::Report(Report::Failed(failure)) => Err(failure.into()),
+            said => Ok(Some((process as usize, said))),
+        },
+        Ok(LinkEvent::Lost { process, reason }) => Err(Error::unavailable(format!(
+            "process {process} was lost before the start: {reason}"
+        ))),
+        Err(RecvError) => Err(Error::unavailable("all other processes are gone")),
+    }
+}
+
+/// What is asked of a process while it waits for others. It is put back for the run in the end.
+pub(super) struct Asked<'a> {
+    calls: &'a Calls,
+    kept: Vec<Call>,
+    pub(super) to_stop: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) fn of(calls: &'a Calls) -> Asked<'a> {
+        Asked { calls, kept: Vec::new(), to_stop: false }
+    }
+
+    pub(super) fn take(&mut self, call: Result<Call, RecvError>, awaited: &str) {
+        match call {
+            Ok(Call::Awaited { answer }) => drop(answer.send(awaited.to_owned())),
+            Ok(call) => {
+                self.to_stop |= matches!(call, Call::Stop);
+                self.kept.push(call);
+            }
+            Err(RecvError) => unreachable!("the sender is at hand"),
+        }
+    }
+
+    /// The same with what lies there by now.
+    pub(super) fn take_all(&mut self, awaited: &str) {
+        while let Ok(call) = self.calls.1.try_recv() {
+            self.take(Ok(call), awaited);
+        }
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        // The receiver is at hand.
+        self.kept.drain(..).for_each(|call| drop(self.calls.0.send(call)));
+    }
+}
+
 /// Waits for other processes on a thread of its own, and hears meanwhile what is asked of this one.
 ///
 /// `None`: it is to stop. Nothing is under way yet, so it may leave at once; the thread finds that
-/// nobody waits for it, and lets go of whoever has come. What else is asked is kept for the run.
+/// nobody waits for it, within [`GATHER_TIMEOUT`], and lets go of whoever has come.
 pub(super) fn unless_stopped<T: Send + 'static>(
-    calls: &(Sender<Call>, Receiver<Call>),
+    calls: &Calls,
     awaited: &str,
     wait: impl FnOnce() -> Result<T> + Send + 'static,
+    let_go: impl FnOnce(T) + Send + 'static,
 ) -> Result<Option<T>> {
-    let (sender, inbox) = calls;
-    let (done, result) = crossbeam_channel::bounded(1);
+    // Without room: what is sent has been taken.
+    let (done, result) = crossbeam_channel::bounded(0);
     let panicked = done.clone();
     let on_panic = move |error| drop(panicked.send(Err(error)));
-    threads::spawn("isochrone-gathering", on_panic, move || drop(done.send(wait())))?;
-    let mut kept = Vec::new();
-    let end = loop {
-        crossbeam_channel::select! {
-            recv(result) -> end => break end.unwrap_or_else(|_| Err(Error::internal("no answer"))),
-            recv(inbox) -> call => match call {
-                Ok(Call::Stop) => return Ok(None),
-                Ok(Call::Awaited { answer }) => drop(answer.send(awaited.to_owned())),
-                Ok(call) => kept.push(call),
-                Err(_) => return Err(Error::internal("nobody can ask anything any more")),
-            },
+    let work = move || {
+        if let Err(SendError(Ok(unwanted))) = done.send(wait()) {
+            let_go(unwanted);
         }
     };
-    kept.into_iter().for_each(|call| drop(sender.send(call)));
-    end.map(Some)
+    threads::spawn("isochrone-gathering", on_panic, work)?;
+    let mut asked = Asked::of(calls);
+    while !asked.to_stop {
+        crossbeam_channel::select! {
+            recv(result) -> end => return end.unwrap_or_else(|_| gone()).map(Some),
+            recv(calls.1) -> call => asked.take(call, awaited),
+        }
+    }
+    match result.try_recv() {
+        Ok(end) => end.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn gone<T>() -> Result<T> {
+    Err(Error::internal("the thread that waited for other processes is gone"))
 }
 
 /// Passes on what the other processes say, on a thread that ends with their links.
@@ -155,132 +230,4 @@ pub(super) fn listen_to(events: Receiver<LinkEvent>, calls: Sender<Call>) -> Res
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::Write;
-    use std::ops::Range;
-    use std::path::Path;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::thread;
-
-    use isochrone_persistence::Store;
-    use isochrone_persistence::store::Created;
-    use isochrone_persistence::store::memory::MemoryStore;
-
-    use super::*;
-    use crate::args::RunArgs;
-    use crate::cluster::deadline::pause;
-    use crate::job::{Checkpoint, Job};
-    use crate::summary::{Outcome, Summary};
-    use crate::testing::Script;
-
-    /// A store that gives out segments after `delay`, or fails to.
-    #[derive(Clone, Default)]
-    struct Slow {
-        store: MemoryStore,
-        delay: Duration,
-        is_broken: bool,
-    }
-
-    impl Store for Slow {
-        fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-            if name.ends_with(".seg") {
-                pause(self.delay);
-                if self.is_broken {
-                    return Err(Error::unavailable("the store is away"));
-                }
-            }
-            self.store.get(name)
-        }
-
-        fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
-            self.store.get_range(name, range)
-        }
-
-        fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
-            self.store.put(name, bytes)
-        }
-
-        fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
-            self.store.put_if_absent(name, bytes)
-        }
-
-        fn list(&self, prefix: &str) -> Result<Vec<String>> {
-            self.store.list(prefix)
-        }
-
-        fn delete(&self, name: &str) -> Result<()> {
-            self.store.delete(name)
-        }
-
-        fn describe(&self) -> String {
-            self.store.describe()
-        }
-    }
-
-    /// Counts the first numbers; answers with the sum of all counts that it has seen, since it began.
-    fn run(store: Slow, args: RunArgs, numbers: u64) -> (Result<Summary>, u64) {
-        let seen = Arc::new(AtomicU64::new(0));
-        let sum = seen.clone();
-        let job = Job::new("loads").checkpoint(Checkpoint::store(store));
-        let end = job.run(args, move |flow| {
-            let sum = sum.clone();
-            let _counts = flow
-                .source("numbers", Script::new(1, vec![(0..numbers).collect()]))
-                .key_by(|number| number % 10)
-                .state::<u64>("counts")
-                .map(move |count, _| {
-                    *count += 1;
-                    sum.fetch_add(*count, Ordering::SeqCst)
-                });
-            Ok(())
-        });
-        (end, seen.load(Ordering::SeqCst))
-    }
-
-    fn seat(process: u32, hosts: &Path) -> RunArgs {
-        let hosts = Some(hosts.to_owned());
-        RunArgs { process: Some(process), hosts, quiet: true, ..RunArgs::default() }
-    }
-
-    /// A checkpoint, and then two processes that go on from it, the second with this store.
-    fn go_on(second: Slow) -> [(Result<Summary>, u64); 2] {
-        let store = second.store.clone();
-        let first = Slow { store, ..Slow::default() };
-        run(first.clone(), RunArgs { quiet: true, ..RunArgs::default() }, 100).0.unwrap();
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let hosts = free.map(|listener| listener.local_addr().unwrap().to_string());
-        file.write_all(hosts.join("\n").as_bytes()).unwrap();
-        thread::scope(|scope| {
-            let runs = [(0, first), (1, second)].map(|(process, store)| {
-                let args = seat(process, file.path());
-                scope.spawn(|| run(store, args, 200))
-            });
-            runs.map(|run| run.join().unwrap())
-        })
-    }
-
-    /// Finding each other is bounded; what there is to load is not.
-    #[test]
-    fn a_process_that_loads_for_longer_than_they_may_take_to_meet_is_waited_for() {
-        let delay = GATHER_TIMEOUT + Duration::from_secs(1);
-        let [(first, seen), (second, seen_by_second)] = go_on(Slow { delay, ..Slow::default() });
-        let summary = first.unwrap();
-        assert_eq!((summary.outcome, summary.read), (Outcome::InputEnded, 100));
-        assert_eq!(second.unwrap().outcome, Outcome::ShareDone);
-        let expected: u64 = (11..=20).sum::<u64>() * 10;
-        assert_eq!(seen + seen_by_second, expected, "each key's count goes on at 10");
-        assert!(seen > 0 && seen_by_second > 0, "{seen} {seen_by_second}");
-    }
-
-    /// And the reason is told where the summary would be.
-    #[test]
-    fn a_process_that_cannot_load_its_share_ends_all_at_once() {
-        let [(first, _), (second, _)] = go_on(Slow { is_broken: true, ..Slow::default() });
-        for error in [first.unwrap_err(), second.unwrap_err()] {
-            assert_eq!(error.kind(), ErrorKind::Unavailable);
-            assert!(error.report().contains("the store is away"), "{}", error.report());
-        }
-    }
-}
+mod tests;

@@ -19,12 +19,16 @@ use super::pace::{COORDINATOR, Pace, Planted, planted};
 use super::splits::Splits;
 use super::tally::Tally;
 use crate::connector::RunContext;
+use crate::dataflow::PEER_GONE;
 use crate::protocol::{Action, Cause, Coordinator, Event, Ledger, Output};
 use crate::time::SharedClock;
 use crate::{crash_point, threads};
 
 /// How long to wait for a report before looking at the clock.
 const WAIT: Duration = Duration::from_millis(5);
+/// How long, and for how many calls at most, to wait for the name of a process that is gone.
+const NAMED_WITHIN: Duration = Duration::from_millis(200);
+const NEWS_MAX: usize = 1_000;
 /// How long to wait before asking the store again what became of a manifest.
 const RESOLVE_AFTER: Duration = Duration::from_millis(200);
 /// How often the store is tidied up, at most: it costs the disk more than a checkpoint does.
@@ -59,6 +63,10 @@ pub(crate) enum Call {
 pub(super) fn failed_to(calls: Sender<Call>) -> impl Fn(Error) + Send + Sync + 'static {
     // A coordinator that has left does not listen any more.
     move |error| drop(calls.send(Call::Report(Report::Failed((&error).into()))))
+}
+
+fn lost(process: usize, reason: &str) -> Error {
+    Error::unavailable(format!("process {process} is gone: {reason}"))
 }
 
 /// Where orders go: to every process.
@@ -135,7 +143,7 @@ impl Conductor {
             }
         };
         if let Some(error) = self.local.take_failure() {
-            return Err(error);
+            return Err(self.named(error));
         }
         let now_ms = self.clock.monotonic_ms();
         self.tally.progress(Progress::of(0, &self.local));
@@ -151,6 +159,20 @@ impl Conductor {
         self.tally.show(now_ms, &status);
         self.tell_if_ending(now_ms, &status);
         Ok(end)
+    }
+
+    /// A worker may find earlier than the control connection that another process is gone, but cannot
+    /// tell which.
+    fn named(&self, error: Error) -> Error {
+        if error.to_string() != PEER_GONE {
+            return error;
+        }
+        let named = std::iter::from_fn(|| self.inbox.recv_timeout(NAMED_WITHIN).ok());
+        let lost = named.take(NEWS_MAX).find_map(|call| match call {
+            Call::Lost { process, reason } => Some(lost(process, &reason)),
+            _ => None,
+        });
+        lost.unwrap_or(error)
     }
 
     /// A run that publishes finds out that it was overtaken; one that has nothing to publish asks.
@@ -184,9 +206,7 @@ impl Conductor {
                 self.replace(result);
                 return Ok(None);
             }
-            Call::Lost { process, reason } => {
-                return Err(Error::unavailable(format!("process {process} is gone: {reason}")));
-            }
+            Call::Lost { process, reason } => return Err(lost(process, &reason)),
             Call::Checkpoint { savepoint, answer } => {
                 self.requests.push(answer);
                 Event::Request { id: self.requests.len() as u64 - 1, savepoint }
@@ -335,8 +355,10 @@ impl Conductor {
     /// the run ends, and the next one finds out.
     fn publish_surely(&mut self, checkpoint: Checkpoint) -> Result<Option<Published>> {
         let (epoch, since_ms) = (checkpoint.epoch, self.clock.monotonic_ms());
-        let end_ms = since_ms + u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX / 2);
-        let end_ms = end_ms.saturating_sub(checkpoint.duration_ms).max(since_ms);
+        let timeout_ms = u64::try_from(self.timeout.as_millis()).unwrap_or(u64::MAX / 2);
+        // A checkpoint that was under way while the machine slept is older than its time-out.
+        let left_ms = timeout_ms.saturating_sub(checkpoint.duration_ms).max(timeout_ms / 4);
+        let end_ms = since_ms + left_ms;
         let mut end = self.lineage.publish(checkpoint);
         let mut asked = 0;
         while let Err(error) = &end

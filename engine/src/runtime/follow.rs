@@ -1,13 +1,13 @@
 //! A process of a run other than process 0: joins, restores its share, works, and does as told.
 
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError};
 use isochrone_persistence::{Error, ErrorKind, Result};
 
-use super::company::{GATHER_TIMEOUT, unless_stopped};
+use super::company::{Asked, Calls, GATHER_TIMEOUT, unless_stopped};
 use super::control::Control;
 use super::message::{Order, Progress, Report};
 use super::pace::Free;
@@ -20,32 +20,45 @@ use crate::cluster::mesh::{self, Party};
 use crate::cluster::{Link, LinkEvent, Member};
 use crate::dataflow::builders;
 use crate::flow::Flow;
+use crate::summary::Outcome;
 
 /// How often a process says how far it is.
 const PROGRESS_EVERY_MS: u64 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_millis(PROGRESS_EVERY_MS);
 
 impl Ready {
-    /// Joins process 0 at `hub` and works until it says that the run is over, or until this process is
-    /// asked to stop before it has joined.
+    /// Joins process 0 at `hub` and works until it says that the run is over.
+    ///
+    /// Before the start it may be asked to stop: a process that nobody supervises (`hosted`) leaves at
+    /// once if process 0 is not there, and otherwise with it.
     pub(crate) fn follow<F>(
         self,
         me: &Member,
         hub: &str,
-        listener: (TcpListener, std::net::SocketAddr),
+        hosted: bool,
+        listener: (TcpListener, SocketAddr),
         build: Arc<F>,
-    ) -> Result<()>
+    ) -> Result<Outcome>
     where
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
         let (events, received) = crossbeam_channel::unbounded();
         let (to, own) = (hub.to_owned(), me.clone());
         let join = move || Link::join(&*to, &own, GATHER_TIMEOUT, &events);
-        let joined = unless_stopped(&self.calls, "process 0 and all others to be there", join)?;
-        let Some(link) = joined.map(Arc::new) else { return Ok(()) };
+        let link = match hosted {
+            true => {
+                unless_stopped(&self.calls, "process 0 and all others to be there", join, drop)?
+            }
+            false => Some(join()?),
+        };
+        let Some(link) = link.map(Arc::new) else { return Ok(Outcome::Stopped) };
         let (listener, address) = listener;
-        link.send(&Upward::Listening { address }.encode())?;
-        let Downward::Start(start) = await_order(&received)? else { return Err(out_of_turn()) };
+        say(&link, &Upward::Listening { address });
+        let start = match await_order(&received, &self.calls)? {
+            Downward::Start(start) => *start,
+            Downward::Leave => return Ok(Outcome::Stopped),
+            _ => return Err(out_of_turn()),
+        };
         let seat = (me.process, me.processes);
         let membership = Membership {
             job: self.name.clone(),
@@ -64,15 +77,24 @@ impl Ready {
         let share = self.share(&membership, &start, report.clone());
         let (mut process, restored) =
             share.inspect_err(|error| report(Report::Failed(error.into())))?;
-        link.deliver(&Upward::Loaded.encode())?;
-        let Downward::Connect = await_order(&received)? else { return Err(out_of_turn()) };
-        let party =
-            Party { process: me.process, token: start.token.clone(), secret: me.secret.clone() };
-        let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
-        let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
-        process.start_workers(&membership, restored, allocators, others, build)?;
-        obey(&received, &process, me.process as usize, &*report);
-        process.end(false)
+        let work = || {
+            say(&link, &Upward::Loaded);
+            match await_order(&received, &self.calls)? {
+                Downward::Connect => {}
+                Downward::Leave => return Ok(Outcome::Stopped),
+                _ => return Err(out_of_turn()),
+            }
+            let token = start.token.clone();
+            let party = Party { process: me.process, token, secret: me.secret.clone() };
+            let sockets = mesh::connect(&listener, &party, &start.addresses, GATHER_TIMEOUT)?;
+            let (allocators, others) = builders::across(sockets, me.process, me.workers)?;
+            process.start_workers(&membership, restored, allocators, others, build)?;
+            obey(&received, &process, me.process as usize, &*report);
+            Ok(Outcome::ShareDone)
+        };
+        let worked = work();
+        let ended = process.end(false);
+        worked.and_then(|outcome| ended.map(|()| outcome))
     }
 
     /// What this process has of the checkpoint that the run starts from, and its threads.
@@ -94,6 +116,13 @@ impl Ready {
     }
 }
 
+/// Says something before the start. If the link is over, its last events say why.
+fn say(link: &Link, said: &Upward) {
+    if let Err(error) = link.deliver(&said.encode()) {
+        tracing::debug!(%error, "process 0 did not hear how far this process is");
+    }
+}
+
 /// Tells process 0. How far a process is may be told later; nothing else is lost while the link lasts,
 /// and its loss is an event of its own, which ends the run.
 fn report_to(link: &Link, report: Report) {
@@ -112,17 +141,28 @@ fn report_to(link: &Link, report: Report) {
 }
 
 /// What process 0 says next before the start. It may have much to load and to finish first; if it is
-/// lost meanwhile, the link says so.
-fn await_order(events: &Receiver<LinkEvent>) -> Result<Downward> {
-    match events.recv() {
-        Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes)? {
-            Downward::Order(Order::Abort(failure)) => Err(failure.into()),
-            order => Ok(order),
-        },
-        Ok(LinkEvent::Lost { reason, .. }) => {
-            Err(Error::unavailable(format!("process 0 was lost before the start: {reason}")))
+/// lost meanwhile, the link says so. Where both are asked to stop, they leave together.
+fn await_order(events: &Receiver<LinkEvent>, calls: &Calls) -> Result<Downward> {
+    let awaited = "process 0, which says where the run begins";
+    let mut asked = Asked::of(calls);
+    loop {
+        crossbeam_channel::select! {
+            recv(events) -> event => {
+                asked.take_all(awaited);
+                return match event {
+                    Ok(LinkEvent::Frame { bytes, .. }) => match Downward::decode(&bytes)? {
+                        Downward::Order(Order::Abort(failure)) => Err(failure.into()),
+                        order => Ok(order),
+                    },
+                    _ if asked.to_stop => Ok(Downward::Leave),
+                    Ok(LinkEvent::Lost { reason, .. }) => Err(Error::unavailable(format!(
+                        "process 0 was lost before the start: {reason}"
+                    ))),
+                    Err(_) => Err(Error::unavailable("the link to process 0 is gone")),
+                };
+            }
+            recv(calls.1) -> call => asked.take(call, awaited),
         }
-        Err(_) => Err(Error::unavailable("the link to process 0 is gone")),
     }
 }
 
@@ -167,7 +207,7 @@ fn take(event: LinkEvent, control: &Control, obey: &dyn Fn(&Order)) -> bool {
                 obey(&order);
                 matches!(order, Order::Abort(_))
             }
-            Ok(Downward::Start(_) | Downward::Connect) => {
+            Ok(Downward::Start(_) | Downward::Connect | Downward::Leave) => {
                 control.fail(out_of_turn());
                 false
             }

@@ -69,12 +69,15 @@ where
                 ready.check_drops()?;
             }
             hush();
-            let seat =
-                Seat { process, hub: hosts[0].clone(), own: hosts[process as usize].clone() };
+            let seat = Seat {
+                process,
+                hub: hosts[0].clone(),
+                own: hosts[process as usize].clone(),
+                hosted: true,
+            };
             let processes = u32::try_from(hosts.len()).expect("as many hosts as lines of a file");
             let me = member(&ready, args, process, processes, secret);
-            let share_done = || Summary { outcome: Outcome::ShareDone, ..Summary::default() };
-            run_seat(ready, &seat, me, build).map(|summary| summary.unwrap_or_else(share_done))
+            run_seat(ready, &seat, me, build)
         }
     }
 }
@@ -95,31 +98,44 @@ struct Seat {
     hub: String,
     /// Where this process takes data connections; any free port if it says 0.
     own: String,
+    /// Whether the others come when they come. Those of a supervisor are there in a moment.
+    hosted: bool,
 }
 
-/// Runs one process of several. Only process 0 has a summary.
-fn run_seat<F>(ready: Ready, seat: &Seat, me: Member, build: Arc<F>) -> Result<Option<Summary>>
+/// Runs one process of several. Only that of process 0 has more than an outcome.
+fn run_seat<F>(ready: Ready, seat: &Seat, me: Member, build: Arc<F>) -> Result<Summary>
 where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
     if seat.process > 0 {
+        let share_done = || Summary { outcome: Outcome::ShareDone, ..Summary::default() };
         if ready.nothing_to_do(seat.process)?.is_some() {
-            return Ok(None);
+            return Ok(share_done());
         }
         let address = resolve(&seat.own)?;
         let listener = mesh::listen(address.ip(), address.port())?;
-        return ready.follow(&me, &seat.hub, listener, build).map(|()| None);
+        let outcome = ready.follow(&me, &seat.hub, seat.hosted, listener, build)?;
+        return Ok(Summary { outcome, ..share_done() });
     }
     if let Some(summary) = begin(&ready)? {
         // The others look for themselves and find the same.
-        return Ok(Some(summary));
+        return Ok(summary);
     }
     let hub = Hub::bind(&*seat.hub)?;
     let workers = me.workers;
     let gather = move || Company::gather(me, hub);
-    match unless_stopped(&ready.calls, "the other processes to join", gather)? {
-        Some(company) => ready.lead(workers, Some(company), Arc::new(Free), build).map(Some),
-        None => Ok(Some(Summary { outcome: Outcome::Stopped, ..Summary::default() })),
+    let awaited = "the other processes to join";
+    let let_go = |company: Company| company.dismiss();
+    let company = match seat.hosted {
+        true => unless_stopped(&ready.calls, awaited, gather, let_go)?,
+        false => Some(gather()?),
+    };
+    match company {
+        Some(company) => ready.lead(workers, Some(company), Arc::new(Free), build),
+        None => {
+            ready.check_nothing_owed()?;
+            Ok(Summary { outcome: Outcome::Stopped, ..Summary::default() })
+        }
     }
 }
 
@@ -157,9 +173,11 @@ where
     let _ignored = Signals::install()?;
     hear_supervisor(ready.calls.0.clone(), process, args.quiet)?;
     hush();
-    let seat = Seat { process, hub: hub.to_string(), own: "127.0.0.1:0".to_owned() };
+    let own = "127.0.0.1:0".to_owned();
+    let seat = Seat { process, hub: hub.to_string(), own, hosted: false };
     let me = member(&ready, args, process, processes, secret);
-    run_seat(ready, &seat, me, build)
+    // Process 0 has the summary of the run.
+    run_seat(ready, &seat, me, build).map(|summary| (process == 0).then_some(summary))
 }
 
 /// A supervised process ends here: its supervisor reads the exit code, and the summary if there is
@@ -251,7 +269,12 @@ fn hear_signals(calls: Sender<Call>, process: u32, quiet: bool) -> Result<()> {
     threads::spawn("isochrone-hearing", failed_to(calls.clone()), move || {
         for signal in signals.receiver() {
             match signal {
-                Signal::Stop => drop(calls.send(Call::Stop)),
+                Signal::Stop => {
+                    drop(calls.send(Call::Stop));
+                    if process > 0 {
+                        say("process 0 ends the run when it is asked to; a second signal ends this process at once");
+                    }
+                }
                 Signal::Checkpoint => ask_for_checkpoint(&calls, quiet),
                 Signal::Kill => {
                     let awaited = match process {

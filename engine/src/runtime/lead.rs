@@ -5,15 +5,15 @@ use std::iter::repeat;
 use std::sync::Arc;
 use std::time::Duration;
 
-use isochrone_persistence::Result;
 use isochrone_persistence::manifest::{self, Part as ManifestPart};
 use isochrone_persistence::restore::Step;
+use isochrone_persistence::{Error, Result};
 
 use super::committing::Committers;
 use super::company::{Company, GATHER_TIMEOUT, listen_to};
 use super::conductor::{Call, Conductor, Orders, failed_to};
 use super::merge::{Bench, Merger};
-use super::message::{Order, Report};
+use super::message::{Failure, Order, Report};
 use super::pace::Pace;
 use super::process::{Membership, Process};
 use super::ready::{Ready, protocol_plan, restore_report, splits_of};
@@ -69,6 +69,26 @@ impl Ready {
     where
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
+        let links = company.as_ref().map(|company| company.links.clone());
+        let led = self.conduct(workers, company, pace, build);
+        if let (Err(error), Some(links)) = (&led, &links) {
+            // Who still waits for the start hears why there is none. Whom it does not reach hears that
+            // this process is lost.
+            let _ = Company::tell(links, &Downward::Order(Order::Abort(error.into())));
+        }
+        led
+    }
+
+    fn conduct<F>(
+        self,
+        workers: u32,
+        company: Option<Company>,
+        pace: Arc<dyn Pace>,
+        build: Arc<F>,
+    ) -> Result<Summary>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
         let started_ms = self.clock.monotonic_ms();
         let processes = company.as_ref().map_or(1, |company| company.me.processes);
         let setting = self.set(workers, processes, pace.clone())?;
@@ -83,9 +103,19 @@ impl Ready {
         announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
         let local = process.orders();
-        let ((allocators, others), links) = match company {
-            None => (builders::in_process(workers, self.in_bytes)?, Arc::new(Vec::new())),
-            Some(company) => self.assemble(company, &membership, &taken, histories)?,
+        let assembled = match company {
+            None => {
+                builders::in_process(workers, self.in_bytes).map(|alone| Some((alone, no_links())))
+            }
+            Some(company) => self.assemble(company, &membership, &taken, histories),
+        };
+        let ((allocators, others), links) = match assembled {
+            Ok(Some(assembled)) => assembled,
+            Ok(None) => {
+                process.end(true)?;
+                return Ok(Summary { outcome: Outcome::Stopped, restore, ..Summary::default() });
+            }
+            Err(error) => return Err(given_up(process, error)),
         };
         let (told, too_long) = (links.clone(), self.calls.0.clone());
         let orders: Orders = Arc::new(move |order: &Order| {
@@ -96,10 +126,15 @@ impl Ready {
             }
         });
         let restored_operators = ledger.manifest_operators(membership.start);
-        let splits = self.deal_splits(total, &restored_operators, &orders)?;
         let Takeover { lineage, restored, .. } = taken;
-        process.start_workers(&membership, restored, allocators, others, build)?;
-        let merge = self.merge_bench(&membership)?;
+        let started = self.deal_splits(total, &restored_operators, &orders).and_then(|splits| {
+            process.start_workers(&membership, restored, allocators, others, build)?;
+            Ok((splits, self.merge_bench(&membership)?))
+        });
+        let (splits, merge) = match started {
+            Ok(started) => started,
+            Err(error) => return Err(given_up(process, error)),
+        };
         let now_ms = self.clock.monotonic_ms();
         let plan = protocol_plan(&self.plan, total);
         let loading = plan.parts_of(Kind::State).count();
@@ -216,15 +251,18 @@ impl Ready {
         Ok((ledger, committers, told))
     }
 
-    /// Tells the others where the run begins and connects with them.
+    /// Tells the others where the run begins and connects with them. `None`: asked to stop before that.
     fn assemble(
         &self,
         company: Company,
         membership: &Membership,
         taken: &Takeover,
         histories: BTreeMap<usize, String>,
-    ) -> Result<(builders::Allocators, Arc<Vec<Link>>)> {
-        let addresses = company.addresses()?;
+    ) -> Result<Option<(builders::Allocators, Arc<Vec<Link>>)>> {
+        let Some(addresses) = company.addresses(&self.calls)? else {
+            company.dismiss();
+            return Ok(None);
+        };
         let token = RunToken::new(&self.name, membership.generation)?;
         let start = Start {
             token: token.clone(),
@@ -236,14 +274,17 @@ impl Ready {
             from: taken.from.clone(),
         };
         Company::tell(&company.links, &Downward::Start(Box::new(start)))?;
-        company.loaded()?;
+        if company.loaded(&self.calls)?.is_none() {
+            company.dismiss();
+            return Ok(None);
+        }
         Company::tell(&company.links, &Downward::Connect)?;
         let Company { me, links, events, listener, .. } = company;
         let party = Party { process: me.process, token, secret: me.secret.clone() };
         let sockets = mesh::connect(&listener, &party, &addresses, GATHER_TIMEOUT)?;
         let allocators = builders::across(sockets, me.process, membership.workers)?;
         listen_to(events, self.calls.0.clone())?;
-        Ok((allocators, Arc::new(links)))
+        Ok(Some((allocators, links)))
     }
 
     fn deal_splits(
@@ -267,6 +308,18 @@ impl Ready {
         }
         Ok(splits)
     }
+}
+
+fn no_links() -> Arc<Vec<Link>> {
+    Arc::new(Vec::new())
+}
+
+/// Ends the threads of a process whose run has failed before it was under way.
+fn given_up(process: Process, error: Error) -> Error {
+    process.control.fail(Failure::from(&error).into());
+    // It failed with this error.
+    let _ = process.end(false);
+    error
 }
 
 /// Says what was given up, whoever listens.

@@ -126,15 +126,31 @@ impl Ready {
         )))
     }
 
+    /// Whoever leaves before a run has begun may not say that all output is visible if it is not.
+    pub(crate) fn check_nothing_owed(&self) -> Result<()> {
+        match takeover::survey(&self.store, &self.declared, &self.policy)? {
+            Ground::From { manifest, .. } if owes_output(&manifest.operators) => {
+                Err(Error::unavailable(format!(
+                    "stopped before the run began: the output of checkpoint {} may not be visible \
+                     yet; the next run makes it so",
+                    manifest.epoch
+                )))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// If an earlier run has finished everything and no input has come since: says so. Asked in each
     /// process of a run.
     pub(crate) fn nothing_to_do(&self, process: u32) -> Result<Option<Summary>> {
         let ground = takeover::survey(&self.store, &self.declared, &self.policy)?;
-        let Ground::From { manifest, passed_over, .. } = ground else {
+        let Ground::From { manifest, passed_over, operators } = ground else {
             return self.look_at_input(process).map(|()| None);
         };
-        // A damaged checkpoint is not left in place: a run puts an intact one above it.
-        if !passed_over.is_empty() {
+        // A damaged checkpoint is not left in place: a run puts an intact one above it. Nor is what is
+        // to be dropped.
+        let drops = operators.iter().any(|plan| plan.step == Step::Dropped);
+        if !passed_over.is_empty() || drops {
             return Ok(None);
         }
         if !manifest.finished || owes_output(&manifest.operators) || self.has_input(&manifest)? {
@@ -266,7 +282,7 @@ fn remarks_of(from: &Manifest, plan: &Plan) -> Vec<String> {
             return None;
         };
         let target = sink.target().filter(|target| target != before)?;
-        Some(format!("`{id}`: output went to {before} so far; from here on it goes to {target}"))
+        Some(format!("`{id}`: what earlier runs wrote is in {before}; this run writes to {target}"))
     });
     remarks.chain(elsewhere).collect()
 }

@@ -31,6 +31,8 @@ pub(crate) enum Downward {
     Start(Box<Start>),
     /// All have their share: they connect with one another.
     Connect,
+    /// There will be no run: process 0 was asked to stop.
+    Leave,
     Order(Order),
 }
 

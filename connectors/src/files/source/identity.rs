@@ -84,6 +84,14 @@ pub(super) fn unreadable(path: &str, error: io::Error) -> Error {
 const ADVICE: &str = "put the file back as it was, or let the source continue without them \
                       (`OnDataLoss::ContinueFromEarliest`)";
 
+/// What is lost, as far as it can be known: a file may have grown since it was last seen.
+fn losing(unread: u64) -> String {
+    match unread {
+        0 => "what was added to it since, if anything, is lost".to_owned(),
+        bytes => format!("at least {bytes} bytes that were not read yet are lost"),
+    }
+}
+
 /// The file is shorter than it was.
 pub(super) fn truncated(path: &str, offset: u64, size: u64, found: u64) -> Error {
     let lost = size.saturating_sub(found.max(offset));
@@ -98,7 +106,8 @@ pub(super) fn replaced(path: &str, offset: u64, size: u64, found: u64) -> Error 
     let lost = size.saturating_sub(offset);
     Error::invalid(format!(
         "input `{path}` is not the file that was read up to byte {offset} of {size}: it was \
-         replaced by another of {found} bytes; {lost} bytes that were not read yet are lost; {ADVICE}"
+         replaced by another of {found} bytes; {}; {ADVICE}",
+        losing(lost)
     ))
 }
 
@@ -116,7 +125,7 @@ pub(super) fn overwritten(path: &str, offset: u64, size: u64, found: u64) -> Err
 pub(super) fn deleted(path: &str, offset: u64, size: u64) -> Error {
     let lost = size.saturating_sub(offset);
     Error::invalid(format!(
-        "input `{path}` was deleted; it was read up to byte {offset} of {size}, so that {lost} \
-         bytes that were not read yet are lost; {ADVICE}"
+        "input `{path}` was deleted; it was read up to byte {offset} of {size}; {}; {ADVICE}",
+        losing(lost)
     ))
 }

@@ -101,8 +101,9 @@ impl Files {
     }
 
     /// Whether to wait for more: for lines appended to a file, for files that appear in a directory
-    /// or come to match a pattern. A last line waits for its line feed. Files may only grow; one
-    /// that was read to its end may be deleted, and its name is not used again. Without this, a file
+    /// or come to match a pattern. A last line waits for its line feed. Files may only grow. One of
+    /// several that was read to its end may be deleted, and its name is not used again; if the only one
+    /// is, that is told, and the job waits until it is stopped. Without this, a file
     /// is read to the end that it has when the reader comes there.
     ///
     /// What is followed is known again by its first bytes and the last that were read. Without this,

@@ -34,6 +34,10 @@ pub(super) struct FileReader<F: Format> {
     open_line: bool,
     /// The end of a file that is followed was reached.
     waiting: bool,
+    /// The input is this file, not whatever is in a folder or matches a pattern.
+    is_all_input: bool,
+    /// That it is gone was told.
+    is_missed: bool,
     finished: bool,
 }
 
@@ -68,6 +72,7 @@ impl<F: Format> FileReader<F> {
             blocks.keep_proof();
         }
         let watch = Watch::new(&mut blocks)?;
+        let path = blocks.path().to_owned();
         if open_line {
             close_line(&mut blocks)?;
         }
@@ -85,6 +90,8 @@ impl<F: Format> FileReader<F> {
             line,
             too_long: None,
             waiting: false,
+            is_all_input: super::discover::absolute(&settings.path) == path,
+            is_missed: false,
             finished: false,
         };
         reader.look_for_header()?;
@@ -273,6 +280,10 @@ impl<F: Format> FileReader<F> {
             }
             Ok(found) => Err(self.lost(identity::replaced, found.len())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && read_all => {
+                if self.is_all_input {
+                    self.miss();
+                    return Ok(Poll::Idle { retry_after: self.settings.retry_after });
+                }
                 self.finished = true;
                 Ok(Poll::Finished)
             }
@@ -282,6 +293,18 @@ impl<F: Format> FileReader<F> {
             }
             Err(error) => Err(identity::unreadable(self.blocks.path(), error)),
         }
+    }
+
+    /// The input has no end, and now no name: whoever moved it may be writing to it still.
+    fn miss(&mut self) {
+        if !std::mem::replace(&mut self.is_missed, true) {
+            tracing::warn!(
+                "input `{}` is gone, moved or deleted; all of it has been read, and what is still \
+                 written to it is read as well, until the job is stopped",
+                self.blocks.path()
+            );
+        }
+        self.blocks.release();
     }
 
     /// The length of a file that still has what was read.
