@@ -102,13 +102,7 @@ impl Ready {
         let histories = histories.filter_map(|(index, it)| Some((*index, it.history()?))).collect();
         announce(&restore);
         let mut process = Process::begin(&membership, &self.plan, committers, reporter)?;
-        let local = process.orders();
-        let assembled = match company {
-            None => {
-                builders::in_process(workers, self.in_bytes).map(|alone| Some((alone, no_links())))
-            }
-            Some(company) => self.assemble(company, &membership, &taken, histories),
-        };
+        let assembled = self.assemble(company, &membership, &taken, histories);
         let ((allocators, others), links) = match assembled {
             Ok(Some(assembled)) => assembled,
             Ok(None) => {
@@ -117,14 +111,7 @@ impl Ready {
             }
             Err(error) => return Err(given_up(process, error)),
         };
-        let (told, too_long) = (links.clone(), self.calls.0.clone());
-        let orders: Orders = Arc::new(move |order: &Order| {
-            local(order);
-            if let Err(error) = Company::tell(&told, &Downward::Order(order.clone())) {
-                // IMPORTANT: who has not heard of it would be done without it.
-                drop(too_long.send(Call::Report(Report::Failed((&error).into()))));
-            }
-        });
+        let orders = self.orders(&process, &links);
         let restored_operators = ledger.manifest_operators(membership.start);
         let Takeover { lineage, restored, .. } = taken;
         let started = self.deal_splits(total, &restored_operators, &orders).and_then(|splits| {
@@ -169,9 +156,20 @@ impl Ready {
         let end = conductor.run();
         conductor.tally.clear_line();
         let ended = process.end(links.is_empty());
-        let outcome = end?;
-        ended?;
-        Ok(summarise(Outcome::from(outcome), &conductor, started_ms))
+        let outcome = end.and_then(|cause| ended.map(|()| Outcome::from(cause)))?;
+        Ok(summarise(outcome, &conductor, started_ms))
+    }
+
+    /// What this process and the others are told to do.
+    fn orders(&self, process: &Process, links: &Arc<Vec<Link>>) -> Orders {
+        let (here, others, calls) = (process.orders(), links.clone(), self.calls.0.clone());
+        Arc::new(move |order: &Order| {
+            here(order);
+            if let Err(error) = Company::tell(&others, &Downward::Order(order.clone())) {
+                // IMPORTANT: who has not heard of it would be done without it.
+                drop(calls.send(Call::Report(Report::Failed((&error).into()))));
+            }
+        })
     }
 
     /// Takes the job over; from here on no older run can publish or commit.
@@ -251,14 +249,19 @@ impl Ready {
         Ok((ledger, committers, told))
     }
 
-    /// Tells the others where the run begins and connects with them. `None`: asked to stop before that.
+    /// Tells the others, if there are any, where the run begins, and connects with them. `None`: asked to
+    /// stop before that.
     fn assemble(
         &self,
-        company: Company,
+        company: Option<Company>,
         membership: &Membership,
         taken: &Takeover,
         histories: BTreeMap<usize, String>,
     ) -> Result<Option<(builders::Allocators, Arc<Vec<Link>>)>> {
+        let Some(company) = company else {
+            let alone = builders::in_process(membership.workers, self.in_bytes)?;
+            return Ok(Some((alone, Arc::new(Vec::new()))));
+        };
         let Some(addresses) = company.addresses(&self.calls)? else {
             company.dismiss();
             return Ok(None);
@@ -308,10 +311,6 @@ impl Ready {
         }
         Ok(splits)
     }
-}
-
-fn no_links() -> Arc<Vec<Link>> {
-    Arc::new(Vec::new())
 }
 
 /// Ends the threads of a process whose run has failed before it was under way.
