@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::ids::{Epoch, Generation, JobName, OperatorId, Sequence, StateVersion, Worker};
 
 pub(crate) use codec::damaged;
-pub use codec::{decode, digest_of, encode};
+pub use codec::{TAKE_AN_OLDER_ONE, decode, digest_of, encode};
 
 /// The format that this library writes.
 pub const FORMAT: u32 = 1;

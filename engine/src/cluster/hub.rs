@@ -1,5 +1,6 @@
 //! Process 0's side of the control connections: listens and gathers the others.
 
+use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::time::Duration;
 
@@ -123,6 +124,11 @@ impl Hub {
     }
 }
 
+/// How long a port may be taken: whoever dials it before somebody listens can get it for a moment, as
+/// its own end of a connection to itself.
+const BUSY_MAX: Duration = Duration::from_secs(1);
+const BUSY_PAUSE: Duration = Duration::from_millis(10);
+
 /// A listener, or an error that names the address.
 pub(crate) fn listen(address: impl ToSocketAddrs) -> Result<TcpListener> {
     let addresses: Vec<SocketAddr> = address
@@ -131,10 +137,19 @@ pub(crate) fn listen(address: impl ToSocketAddrs) -> Result<TcpListener> {
             Error::invalid("cannot resolve the address to listen on").with_source(error)
         })?
         .collect();
-    TcpListener::bind(&addresses[..]).map_err(|error| {
-        let text = format!("cannot listen on {addresses:?}; is another process using the port?");
-        Error::unavailable(text).with_source(error)
-    })
+    let deadline = Deadline::after(BUSY_MAX);
+    loop {
+        let error = match TcpListener::bind(&addresses[..]) {
+            Ok(listener) => return Ok(listener),
+            Err(error) => error,
+        };
+        if error.kind() != io::ErrorKind::AddrInUse || deadline.remaining().is_none() {
+            let text =
+                format!("cannot listen on {addresses:?}; is another process using the port?");
+            return Err(Error::unavailable(text).with_source(error));
+        }
+        deadline.pause(BUSY_PAUSE);
+    }
 }
 
 fn judge(me: &Member, pending: Pending, claim: &[u8], deadline: &Deadline) -> Result<Candidate> {

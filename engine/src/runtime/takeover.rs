@@ -4,7 +4,7 @@ use isochrone_persistence::ids::{Epoch, OperatorId};
 use isochrone_persistence::lineage::{Base, Lineage, read_newest};
 use isochrone_persistence::manifest::{self, Manifest};
 use isochrone_persistence::restore::{self, Decision, Declared, OnDamage, OperatorPlan, Policy};
-use isochrone_persistence::{Result, SharedStore};
+use isochrone_persistence::{Error, Result, SharedStore};
 
 use super::restored::Restored;
 use crate::flow::{Plan, Role};
@@ -37,15 +37,16 @@ pub(crate) fn survey(store: &SharedStore, declared: &Declared, policy: &Policy) 
         Decision::Refuse(error) => Err(error),
         Decision::Fresh => Ok(Ground::Fresh),
         Decision::Resume(resume) => Ok(Ground::From {
-            passed_over: resume
-                .passed_over
-                .iter()
-                .map(isochrone_persistence::Error::report)
-                .collect(),
+            passed_over: resume.passed_over.iter().map(without_advice).collect(),
             manifest: Box::new(resume.manifest),
             operators: resume.operators,
         }),
     }
+}
+
+/// What was found: the advice has been taken.
+fn without_advice(error: &Error) -> String {
+    error.report().replace(&format!("; {}", manifest::TAKE_AN_OLDER_ONE), "")
 }
 
 /// Decides, reads all state, and claims the job.

@@ -84,6 +84,10 @@ pub fn digest_of(bytes: &[u8]) -> String {
     blake3::hash(bytes).to_hex().to_string()
 }
 
+/// What to do about it. Whoever has done so needs not be told.
+pub const TAKE_AN_OLDER_ONE: &str =
+    "restore an older checkpoint with `--on-damage previous` (`RunArgs::on_damage`)";
+
 /// The error for bytes that are not what was written.
 pub(crate) fn damaged(
     name: &str,
@@ -91,8 +95,7 @@ pub(crate) fn damaged(
     found: impl std::fmt::Display,
 ) -> Error {
     Error::corrupt(format!(
-        "object `{name}` is damaged: expected {expected}, found {found}; restore an older \
-         checkpoint with `--on-damage previous`"
+        "object `{name}` is damaged: expected {expected}, found {found}; {TAKE_AN_OLDER_ONE}"
     ))
 }
 
@@ -129,8 +132,8 @@ fn check_format(name: &str, body: &[u8]) -> Result<()> {
         .map_err(|cause| damaged(name, "a format version", "none").with_source(cause))?;
     if version.format > FORMAT {
         return Err(Error::incompatible(format!(
-            "object `{name}` was written by format {}, this library reads up to {FORMAT}; run the \
-             newer release, or restore an older checkpoint with `--on-damage previous`",
+            "object `{name}` was written by format {}, this library reads up to {FORMAT}; \
+             {TAKE_AN_OLDER_ONE}, or run the newer release",
             version.format
         )));
     }

@@ -130,7 +130,7 @@ fn step_for(operator: &DeclaredOperator, left: &Operator) -> Result<Step> {
         (kind, part) => {
             return Err(Error::incompatible(format!(
                 "operator `{}` is a {} and left a {} in the checkpoint; give it a new id, and drop \
-                 the old part with `--drop {}`",
+                 the old part with `--drop {}` (`RunArgs::drop`)",
                 operator.id,
                 kind_name(kind),
                 part_name(part),
@@ -206,12 +206,12 @@ fn check_may_drop(policy: &Policy, left: &Operator) -> Result<()> {
         Part::Sink { pending, .. } => format!(
             "the checkpoint owes output of sink `{id}`, which may not be visible yet (pieces: {}), and \
              the job no longer has that sink; run the job once more with that sink, say \
-             `renamed_from(\"{id}\")` at its successor, or give the output up with `--drop {id}`",
+             `renamed_from(\"{id}\")` at its successor, or give the output up with `--drop {id}` (`RunArgs::drop`)",
             pending.len()
         ),
         part => format!(
             "the checkpoint has a {} of operator `{id}`, which the job no longer has; say \
-             `renamed_from(\"{id}\")` at its successor, or give it up with `--drop {id}`",
+             `renamed_from(\"{id}\")` at its successor, or give it up with `--drop {id}` (`RunArgs::drop`)",
             part_name(part)
         ),
     }))
