@@ -200,7 +200,7 @@ impl RunArgs {
     /// Where this process stands; checks as [`RunArgs::validate`] does.
     pub fn placement(&self) -> Result<Placement> {
         self.check_values()?;
-        match (self.processes, self.process, &self.hosts) {
+        let placement = match (self.processes, self.process, &self.hosts) {
             (Some(_), None, None) | (None, None, None) => Ok(match self.processes {
                 Some(processes) if processes > 1 => Placement::Supervisor { processes },
                 _ => Placement::Alone,
@@ -214,7 +214,14 @@ impl RunArgs {
             (None, None, Some(_)) => Err(Error::invalid(
                 "flag `--hosts` needs `--process I`, the line (from 0) that is this process",
             )),
-            (None, Some(process), Some(path)) => self.hosted(process, path),
+            (None, Some(process), Some(path)) => return self.hosted(process, path),
+        };
+        match &self.secret_file {
+            Some(file) if placement.is_ok() => Err(Error::invalid(format!(
+                "flag `--secret-file {}` is for the processes of `--hosts`; leave it out",
+                file.display()
+            ))),
+            _ => placement,
         }
     }
 

@@ -115,6 +115,9 @@ fn hosts_that_others_can_reach_need_a_secret_that_others_cannot_read() {
     assert!(!format!("{placement:?}").contains("0123456789"), "{placement:?}");
     std::fs::write(&path, "short\n").unwrap();
     assert!(refusal(&args).contains("has 5 bytes"), "{}", refusal(&args));
+    // Who gives one without hosts believes that something is protected.
+    let alone = RunArgs { process: None, hosts: None, ..args };
+    assert!(refusal(&alone).contains("is for the processes of `--hosts`"), "{}", refusal(&alone));
 }
 
 #[cfg(feature = "cli")]

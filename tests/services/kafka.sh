@@ -407,6 +407,7 @@ tool() {
 try() {
     local dir=${ISOCHRONE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/isochrone}/try-kafka
     if [[ -e $dir/1 ]]; then
+        echo "kafka.sh: a broker from before, with the topics that it had" >&2
         running "$dir/1" > /dev/null || restart "$dir"
         # It keeps the port that it was made with.
         if [[ -n ${1:-} && $1 != "$(cat "$dir/1/port")" ]]; then
