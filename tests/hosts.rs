@@ -6,7 +6,7 @@
 mod support;
 
 use std::ffi::OsString;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn counting(flags: &[OsString]) -> Result<Summary> {
     let args = RunArgs {
         workers: if difference == "workers" { 1 } else { 2 },
         process: Some(process.parse().unwrap()),
-        hosts: Some(folder.join("hosts")),
+        hosts: Some(hosts_file(&folder, difference)),
         checkpoint_every: Some(Duration::from_millis(every)),
         quiet: true,
         signals: true,
@@ -78,19 +78,24 @@ fn start(folder: &Path, process: u32, difference: &str) -> Process {
 fn hosts_run_a_job_to_its_end_and_refuse_one_of_another_job_or_settings() {
     play(|flags| counting(&flags));
     let folder = TempDir::new().unwrap();
-    choose_hosts(folder.path());
+    let [hub, _] = choose_hosts(folder.path());
 
     let mut first = start(folder.path(), 0, NO_DIFFERENCE);
     let fingerprint = "the fingerprint of job and settings differs: process 0 has ";
-    for (difference, says) in [
+    let others = [
         ("checkpoint", fingerprint),
         ("key groups", fingerprint),
         ("operator", fingerprint),
         ("state", fingerprint),
         ("workers", "`--workers` differs: process 0 has 2, process 1 has 1"),
         ("job", "the job differs: process 0 has `counting`, process 1 has `other`"),
-    ] {
-        let mut other = start(folder.path(), 1, difference);
+    ]
+    // Together, since process 0 waits for a minute; each has an address of its own to listen at.
+    .map(|(difference, says)| {
+        write_hosts(folder.path(), difference, &[hub.clone(), support::free_address().to_string()]);
+        (difference, says, start(folder.path(), 1, difference))
+    });
+    for (difference, says, mut other) in others {
         let code = other.end().code();
         let errors = other.errors();
         assert_eq!(code, Some(ErrorKind::Invalid.exit_code().into()), "{difference}: {errors}");
@@ -116,18 +121,24 @@ fn one_that_waits_for_the_others_leaves_at_once_when_it_is_asked_to() {
         let own = &hosts[process as usize];
         assert!(wait::soon(|| TcpStream::connect(own).is_ok()), "{}", waiting.errors());
         waiting.signal("TERM");
-        let end = wait::until(Duration::from_secs(5), || waiting.ended());
+        let end = wait::until(Duration::from_secs(30), || waiting.ended());
         assert!(end.is_some_and(|end| end.success()), "{process}: {end:?} {}", waiting.errors());
         assert!(!folder.path().join("out").exists());
     }
 }
 
-/// Writes down two addresses. They were free a moment ago; taken by somebody else in between, the job
-/// would say so.
+fn hosts_file(folder: &Path, difference: &str) -> PathBuf {
+    folder.join(format!("hosts-{difference}"))
+}
+
+fn write_hosts(folder: &Path, difference: &str, hosts: &[String; 2]) {
+    std::fs::write(hosts_file(folder, difference), hosts.join("\n")).unwrap();
+}
+
+/// Writes down two addresses.
 fn choose_hosts(folder: &Path) -> [String; 2] {
-    let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let hosts = free.map(|listener| listener.local_addr().unwrap().to_string());
-    std::fs::write(folder.join("hosts"), hosts.join("\n")).unwrap();
+    let hosts = [(); 2].map(|()| support::free_address().to_string());
+    write_hosts(folder, NO_DIFFERENCE, &hosts);
     hosts
 }
 

@@ -120,7 +120,7 @@ impl Desk {
             })
         });
         let wait = |target: u64| {
-            let tries = (0..20_000).find(|_| {
+            let tries = (0..200_000).find(|_| {
                 pause();
                 seen.load(Ordering::SeqCst) >= target
             });

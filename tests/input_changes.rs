@@ -55,9 +55,11 @@ impl Log {
                 let (count, go_on) = (count.clone(), go_on.clone());
                 flow.source("log", Files::at(&path).follow(follow).text())
                     .inspect(move |_| {
-                        // Slow enough to be in the middle until the file was changed.
+                        // Slow enough to be in the middle until the file was changed, and slower the
+                        // longer that takes: a checkpoint has to come through in the meantime.
                         let seen = count.fetch_add(1, Ordering::SeqCst);
-                        if seen.is_multiple_of(20) && !go_on.load(Ordering::SeqCst) {
+                        let few = if seen < LINES / 8 { 20 } else { 1 };
+                        if seen.is_multiple_of(few) && !go_on.load(Ordering::SeqCst) {
                             pause();
                         }
                     })

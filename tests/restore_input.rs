@@ -9,7 +9,7 @@ mod lab;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use isochrone::connectors::OnDataLoss;
 use isochrone::ids::JobName;
@@ -48,7 +48,7 @@ impl Log {
         self.folder.path().join("out")
     }
 
-    /// Follows the log until so many lines were read, or for ten seconds.
+    /// Follows the log until so many lines were read, or more, but not all of a long log.
     fn run(&self, target: u64) -> Result<Summary> {
         self.run_with(OnDataLoss::Stop, target)
     }
@@ -56,30 +56,37 @@ impl Log {
     fn run_with(&self, on_data_loss: OnDataLoss, target: u64) -> Result<Summary> {
         let job = Job::new("log").checkpoint(Checkpoint::dir(self.folder.path().join("store")));
         let (handle, seen) = (job.handle(), Arc::new(AtomicU64::new(0)));
-        let count = seen.clone();
-        std::thread::spawn(move || {
-            for _ in 0..10_000 {
-                if count.load(Ordering::SeqCst) >= target {
-                    break;
-                }
+        let (count, over) = (seen.clone(), Arc::new(AtomicBool::new(false)));
+        let (is_over, stopped) = (over.clone(), Arc::new(AtomicBool::new(false)));
+        let is_stopped = stopped.clone();
+        let watcher = std::thread::spawn(move || {
+            while count.load(Ordering::SeqCst) < target && !is_over.load(Ordering::SeqCst) {
                 pause();
             }
             handle.stop();
+            stopped.store(true, Ordering::SeqCst);
         });
         let (path, out) = (self.path(), self.out());
-        job.run(quiet(1), move |flow| {
-            let seen = seen.clone();
+        let end = job.run(quiet(1), move |flow| {
+            let (seen, is_stopped) = (seen.clone(), is_stopped.clone());
             let files = Files::at(&path).follow(true).on_data_loss(on_data_loss);
             flow.source("log", files.text())
                 .inspect(move |_| {
-                    // Slow enough to be stopped long before the end.
-                    if seen.fetch_add(1, Ordering::SeqCst).is_multiple_of(100) {
+                    // It is stopped long before the end.
+                    let seen = seen.fetch_add(1, Ordering::SeqCst);
+                    while seen > target + LINES / 4 && !is_stopped.load(Ordering::SeqCst) {
+                        pause();
+                    }
+                    if seen.is_multiple_of(100) {
                         pause();
                     }
                 })
                 .sink("lines", PartFiles::at(&out).text());
             Ok(())
-        })
+        });
+        over.store(true, Ordering::SeqCst);
+        watcher.join().unwrap();
+        end
     }
 
     fn position(&self) -> u64 {

@@ -162,7 +162,7 @@ fn workers_go_on_while_the_store_hangs() {
 #[test]
 fn a_checkpoint_whose_part_comes_too_late_is_dropped_whole_and_the_next_one_is_right() {
     let store = Gated::default();
-    let (handle, written, run) = start(&store, Duration::from_secs(2));
+    let (handle, written, run) = start(&store, Duration::from_secs(6));
     assert!(reaches(&written, 1));
     let first = handle.checkpoint(None).unwrap();
     store.gate.shut();

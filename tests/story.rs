@@ -306,10 +306,16 @@ fn a_crash_before_or_after_any_store_operation_changes_neither_output_nor_state(
 #[test]
 fn in_every_checkpoint_the_state_is_the_effect_of_exactly_what_the_position_has_passed() {
     let steps = |first: u64| items(first..first + 3_000).collect::<Vec<_>>();
+    // The end is reached when a checkpoint has been taken in between at each gate, at the least.
     let with_pauses = |steps: Vec<Step<Event>>| {
-        let pause = |(at, step)| [step].into_iter().chain((at % 40 == 0).then_some(Step::Pause));
-        steps.into_iter().enumerate().flat_map(pause).collect::<Vec<_>>()
+        let rest = |(at, step): (u64, Step<Event>)| {
+            let pause = (at % 40 == 0).then_some(Step::Pause);
+            let gate = (at % 400 == 399).then_some(Step::Gate(at / 400 + 1));
+            [step].into_iter().chain(pause).chain(gate)
+        };
+        (0_u64..).zip(steps).flat_map(rest).collect::<Vec<_>>()
     };
+    const GATES: u32 = 7;
     let splits = [with_pauses(steps(0)), with_pauses(steps(3_000))];
     let script = Script::new(splits[0].clone()).and(splits[1].clone());
     let store = MemoryStore::new();
@@ -317,15 +323,26 @@ fn in_every_checkpoint_the_state_is_the_effect_of_exactly_what_the_position_has_
         .every(Duration::from_millis(2))
         .retain(usize::MAX, Duration::MAX);
     let job = Job::new(JOB).checkpoint(checkpoint);
-    let sink = Collected::default();
+    let (handle, sink) = (job.handle(), Collected::default());
+    let (gates, shown) = (script.clone(), sink.clone());
+    let driver = thread::spawn(move || {
+        for _ in 0..GATES {
+            let before = shown.items().len();
+            assert!(
+                wait::soon(|| handle.checkpoint(None).is_err() || shown.items().len() > before)
+            );
+            gates.open_gates();
+        }
+    });
     job.run(quiet(2), move |flow| {
         pipeline(flow, &script, sink.clone());
         Ok(())
     })
     .unwrap();
+    driver.join().unwrap();
 
     let (_, cuts) = assert_cuts(&store, &splits, "undisturbed");
-    assert!(cuts > 5, "only {cuts} checkpoints in between");
+    assert!(cuts >= GATES, "only {cuts} checkpoints in between");
 }
 
 /// In every manifest that a store holds, the state is the effect of exactly what its positions have

@@ -15,6 +15,9 @@ use isochrone_engine::cluster::mesh::{self, Party, RunToken};
 use isochrone_persistence::ids::{Generation, JobName};
 use support::{SOON, secret};
 
+/// For one that tries on as long as it may.
+const TRIES_ON: Duration = Duration::from_millis(400);
+
 fn token(generation: u64) -> RunToken {
     RunToken::new(&JobName::new("risk").unwrap(), Generation(generation)).unwrap()
 }
@@ -58,15 +61,15 @@ fn every_two_processes_have_one_socket_that_leads_to_the_right_one() {
     });
 }
 
-/// Process 0 of generation 5 is connected by a wrong dialer first, then by the right one.
-fn turned_away(wrong: Party) -> isochrone_engine::Error {
+/// Process 0 of generation 5 is connected by a wrong dialer first, for so long or until that hears why it
+/// is wrong, then by the right one.
+fn turned_away(wrong: Party, within: Duration) -> isochrone_engine::Error {
     let (listeners, addresses) = listeners(2);
     let right = token(5);
     let me = party(0, &right);
     thread::scope(|scope| {
         let connect = scope.spawn(|| mesh::connect(&listeners[0], &me, &addresses, SOON));
-        let short = Duration::from_millis(400);
-        let error = mesh::connect(&listeners[1], &wrong, &addresses, short).unwrap_err();
+        let error = mesh::connect(&listeners[1], &wrong, &addresses, within).unwrap_err();
         let peer = mesh::connect(&listeners[1], &party(1, &right), &addresses, SOON).unwrap();
         assert!(peer[0].is_some() && peer[1].is_none());
         assert!(connect.join().unwrap().unwrap()[1].is_some());
@@ -76,7 +79,7 @@ fn turned_away(wrong: Party) -> isochrone_engine::Error {
 
 #[test]
 fn a_process_of_an_older_generation_is_fenced_and_the_right_one_connects() {
-    let error = turned_away(party(1, &token(4)));
+    let error = turned_away(party(1, &token(4)), SOON);
     assert_eq!(error.kind(), ErrorKind::Fenced);
     let report = error.report();
     assert!(report.contains("generation 5") && report.contains("generation 4"), "{report}");
@@ -84,22 +87,22 @@ fn a_process_of_an_older_generation_is_fenced_and_the_right_one_connects() {
 
 #[test]
 fn a_process_of_a_newer_generation_tries_on_until_its_time_is_over() {
-    assert_eq!(turned_away(party(1, &token(6))).kind(), ErrorKind::Unavailable);
+    assert_eq!(turned_away(party(1, &token(6)), TRIES_ON).kind(), ErrorKind::Unavailable);
 }
 
 #[test]
 fn another_run_of_the_same_generation_is_not_ours() {
-    assert_eq!(turned_away(party(1, &token(5))).kind(), ErrorKind::Unavailable);
+    assert_eq!(turned_away(party(1, &token(5)), TRIES_ON).kind(), ErrorKind::Unavailable);
 }
 
 #[test]
 fn another_job_or_secret_is_refused() {
     let other = RunToken { job: JobName::new("fraud").unwrap(), ..token(5) };
-    let error = turned_away(party(1, &other));
+    let error = turned_away(party(1, &other), SOON);
     assert_eq!(error.kind(), ErrorKind::Invalid);
     assert!(error.report().contains("`fraud`"), "{}", error.report());
     let stranger = Party { secret: Secret::open(), ..party(1, &token(5)) };
-    let error = turned_away(stranger);
+    let error = turned_away(stranger, SOON);
     assert!(error.report().contains("shared secret"), "{}", error.report());
 }
 

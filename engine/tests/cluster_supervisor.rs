@@ -380,19 +380,26 @@ fn sigterm_to_the_supervisor_drains_its_children() {
 #[test]
 fn signals_become_values_and_a_second_stop_is_a_kill() {
     const TEST: &str = "signals_become_values_and_a_second_stop_is_a_kill";
-    if role().is_some() {
+    let heard = |folder: &std::path::Path, count: usize| folder.join(count.to_string());
+    if let Some(folder) = role() {
+        let hears = |count| std::fs::write(heard(folder.as_ref(), count), "").unwrap();
         let signals = Signals::install().unwrap();
-        std::fs::write(role().unwrap(), "ready").unwrap();
-        let got: Vec<Signal> = signals.receiver().iter().take(3).collect();
+        hears(0);
+        let hear = |count| {
+            let signal = signals.receiver().recv().unwrap();
+            hears(count);
+            signal
+        };
+        let got = [1, 2, 3].map(hear);
         return assert_eq!(got, [Signal::Checkpoint, Signal::Stop, Signal::Kill]);
     }
     let folder = tempfile::tempdir().unwrap();
-    let ready = folder.path().join("ready");
-    let mut child = again(TEST, &ready.display().to_string()).spawn().unwrap();
-    assert!(eventually(|| ready.exists()));
-    for name in ["-USR1", "-TERM", "-INT"] {
+    let mut child = again(TEST, &folder.path().display().to_string()).spawn().unwrap();
+    // One after the other: of signals that wait at the same time, the order is not that of their coming.
+    for (count, name) in ["-USR1", "-TERM", "-INT"].into_iter().enumerate() {
+        let ready = || heard(folder.path(), count).exists();
+        assert!(eventually(ready), "{count} signals were not heard");
         signal(name, child.id());
-        support::pause(200);
     }
     assert!(child.wait().unwrap().success());
 }

@@ -7,10 +7,11 @@ use crate::support::child::Job;
 use crate::support::kafka::Broker;
 use crate::support::wait;
 
+/// At least so long, and so often: a start takes its time.
 const SOAK: Duration = Duration::from_secs(120);
-const RESTART_EVERY: Duration = Duration::from_secs(20);
-/// One that is late makes the next one no later.
 const RESTARTS_MIN: u32 = 5;
+/// One that is late makes the next one no later.
+const RESTART_EVERY: Duration = Duration::from_secs(20);
 
 /// It has gone on all the time; its last run, to the end, leaves nothing out.
 fn ends_exact(place: &Place, mut job: Job) {
@@ -52,7 +53,7 @@ fn a_broker_that_is_restarted_all_the_time_only_costs_time() {
     let job = place.job().workers(2).start();
     let started = wait::Since::now();
     let mut restarts = 0;
-    while started.passed() < SOAK {
+    while started.passed() < SOAK || restarts < RESTARTS_MIN {
         place.feed(200);
         wait::pause(Duration::from_millis(100));
         if started.passed() > RESTART_EVERY * (restarts + 1) {
@@ -64,7 +65,6 @@ fn a_broker_that_is_restarted_all_the_time_only_costs_time() {
         }
     }
     eprintln!("{restarts} restarts, {} records", place.expected.len());
-    assert!(restarts >= RESTARTS_MIN, "{restarts} restarts in {SOAK:?}");
     ends_exact(&place, job);
 }
 

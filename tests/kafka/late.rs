@@ -146,7 +146,7 @@ fn a_job_killed_before_the_answer_to_the_end_of_a_transaction_finds_out_what_bec
         place.feed(300);
         place.await_all(&job);
         // Until the job knows as well.
-        wait::pause(std::time::Duration::from_secs(1));
+        wait::pause(std::time::Duration::from_secs(4));
 
         proxy.plan(&format!("isochrone.{name}."), [fault]);
         place.feed(60);

@@ -8,12 +8,15 @@ use crate::place::{Place, Run, was_killed};
 use crate::support::kafka::Broker;
 use crate::support::wait;
 
-const TIME_OUT: Duration = Duration::from_secs(5);
-const SETTING: &str = "transaction.timeout.ms=5000";
+/// Long enough for a look at what is open before it is over, on a busy machine.
+const TIME_OUT: Duration = Duration::from_secs(15);
+const SETTING: &str = "transaction.timeout.ms=15000";
 /// Of a job that sleeps.
-const ASLEEP: Duration = Duration::from_secs(8);
+const ASLEEP: Duration = Duration::from_secs(18);
 /// How much longer than its time-out a transaction may hide what comes behind it, on a busy machine.
-const SLACK: Duration = Duration::from_secs(5);
+const SLACK: Duration = Duration::from_secs(30);
+/// How long nobody starts again when it is over.
+const NOBODY: Duration = Duration::from_secs(5);
 
 /// Looks twice in a second for transactions whose time is over, instead of every ten seconds.
 static BROKER: LazyLock<Broker> = LazyLock::new(|| {
@@ -86,7 +89,7 @@ fn a_job_that_died_in_a_transaction_holds_readers_up_to_its_time_out_and_starts_
         assert_time_runs_out(&place, step);
         assert!(place.progress().glance().hanging.is_empty(), "{step}");
         place.check_so_far(step);
-        wait::pause(SLACK);
+        wait::pause(NOBODY);
         place.feed(300);
         let mut next = run(&place).told().until_end().start();
         let (end, said) = (next.end(), next.errors());

@@ -8,7 +8,7 @@ use crate::support::kafka::Broker;
 use crate::support::wait;
 
 /// Much less than a transaction may be open: 60 seconds.
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(45);
 
 /// Sinks publish one after the other: in these turns either one, and the other has something open.
 #[test]

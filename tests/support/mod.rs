@@ -14,3 +14,14 @@ pub mod rights;
 pub mod seed;
 pub mod stored;
 pub mod wait;
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+/// An address at which nobody listens, and where nobody comes to listen by chance: of the loopback
+/// network the part of this process, and a port that the system gives to nobody by itself.
+pub fn free_address() -> SocketAddr {
+    static PORT: AtomicU16 = AtomicU16::new(20_000);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 100, high, low], PORT.fetch_add(1, Ordering::Relaxed)))
+}

@@ -37,16 +37,42 @@ pub(crate) fn run_beside<F>(
 where
     F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
 {
-    struct Stop(JobHandle);
-    impl Drop for Stop {
-        fn drop(&mut self) {
-            self.0.stop();
-        }
-    }
     let stop = Stop(job.handle());
     std::thread::scope(|scope| {
         scope.spawn(move || beside(&stop.0));
         job.run(args(workers), build)
+    })
+}
+
+/// Stops a job when it is dropped.
+struct Stop(JobHandle);
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
+/// Runs a job beside something else that makes it end by itself; it is stopped if it has not in time.
+pub(crate) fn run_until_it_ends<F>(
+    job: Job,
+    workers: u32,
+    build: F,
+    beside: impl FnOnce() + Send,
+) -> Result<Summary>
+where
+    F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+{
+    let (stop, has_ended) = (Stop(job.handle()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let _stopped_at_last = stop;
+            beside();
+            within_patience(|| has_ended.load(Ordering::SeqCst));
+        });
+        let summary = job.run(args(workers), build);
+        has_ended.store(true, Ordering::SeqCst);
+        summary
     })
 }
 

@@ -81,11 +81,9 @@ fn a_topic_that_is_deleted_ends_the_job_that_reads_it() {
     let out = Out::default();
     let seen = out.clone();
     let source = topic.source().look_every(Duration::from_millis(100));
-    let ended = run_beside(job(store.path()), 2, reading(source, &out), |_| {
+    let ended = run_until_it_ends(job(store.path()), 2, reading(source, &out), || {
         eventually("the record is out", || seen.items().len() == 1);
         admin().delete(&topic.name).unwrap();
-        // Longer than a topic has to be missing to be gone.
-        std::thread::park_timeout(Duration::from_secs(30));
     });
     let error = ended.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid);

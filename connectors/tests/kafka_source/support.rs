@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -35,6 +36,21 @@ pub(crate) fn cluster() -> Kafka {
 
 pub(crate) fn admin() -> Admin {
     Admin::connect(&cluster()).unwrap()
+}
+
+/// Set in a process that runs one test alone.
+const ALONE: &str = "ISOCHRONE_TEST_ALONE";
+
+/// Whether this process is for the test alone; if not, one is started that is, and must end well.
+pub(crate) fn is_alone(test: &str) -> bool {
+    if std::env::var_os(ALONE).is_some() {
+        return true;
+    }
+    let mut again = Command::new(std::env::current_exe().unwrap());
+    again.args([test, "--exact", "--nocapture", "--test-threads=1"]).env(ALONE, "yes");
+    let end = again.stdin(Stdio::null()).status().unwrap();
+    assert!(end.success(), "{test}, alone in a process: {end}");
+    false
 }
 
 /// A topic of this test alone.
@@ -283,10 +299,11 @@ where
     reading.batch
 }
 
-/// What is warned of on this thread while something is done.
-pub(crate) fn warnings(work: impl FnOnce()) -> Vec<String> {
+/// What is warned of on this thread while something is done, which may ask how often so far.
+pub(crate) fn warnings(work: impl FnOnce(&dyn Fn() -> usize)) -> Vec<String> {
     let heard = Heard::default();
-    tracing::subscriber::with_default(heard.clone(), work);
+    let so_far = || heard.0.lock().unwrap().len();
+    tracing::subscriber::with_default(heard.clone(), || work(&so_far));
     std::mem::take(&mut *heard.0.lock().unwrap())
 }
 

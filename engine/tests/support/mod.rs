@@ -1,7 +1,9 @@
 //! What the cluster tests share: members, and re-starting this test binary as a child process.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its part")]
 
+use std::net::SocketAddr;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
@@ -28,6 +30,14 @@ pub fn member(process: u32, processes: u32) -> Member {
 
 pub fn events() -> (Sender<LinkEvent>, Receiver<LinkEvent>) {
     crossbeam_channel::unbounded()
+}
+
+/// An address at which nobody listens, and where nobody comes to listen by chance: of the loopback
+/// network the part of this process, and a port that the system gives to nobody by itself.
+pub fn free_address() -> SocketAddr {
+    static PORT: AtomicU16 = AtomicU16::new(20_000);
+    let [.., high, low] = std::process::id().to_be_bytes();
+    SocketAddr::from(([127, 100, high, low], PORT.fetch_add(1, Ordering::Relaxed)))
 }
 
 /// This test binary again, to run one test: by name, with the role in the environment.
