@@ -42,9 +42,18 @@ type Build = Box<dyn Fn(&Flow<'_>) -> Result<()> + Send + Sync>;
 
 /// Timers 100 ms after each record. While `broken`, the record at time 777 fails.
 fn alarms(lab: &Lab<Tick>, broken: &Arc<AtomicBool>) -> Build {
+    alarms_heard(lab, broken, || ())
+}
+
+/// The same, noting each alarm.
+fn alarms_heard(
+    lab: &Lab<Tick>,
+    broken: &Arc<AtomicBool>,
+    heard: impl Fn() + Clone + Send + Sync + 'static,
+) -> Build {
     let (source, out, broken) = (lab.source(), lab.out(), broken.clone());
     Box::new(move |flow| {
-        let broken = broken.clone();
+        let (broken, heard) = (broken.clone(), heard.clone());
         flow.source("ticks", source().event_time(|tick| EventTime(tick.0), Duration::ZERO))
             .try_map(move |tick| match tick.0 == 777 && broken.load(Ordering::SeqCst) {
                 true => Err(Error::user("broken for once")),
@@ -52,6 +61,7 @@ fn alarms(lab: &Lab<Tick>, broken: &Arc<AtomicBool>) -> Build {
             })
             .key_by(|tick| tick.1)
             .process("alarms", Alarm(100))
+            .inspect(move |_| heard())
             .sink("lines", PartFiles::at(&out).text());
         Ok(())
     })
@@ -111,9 +121,9 @@ fn a_timer_waits_for_the_slowest_split_also_after_a_restart() {
         ];
         let mut lab = Lab::new_split_by(phases, 2, |tick| tick.1 as usize);
         let mut seen = Vec::new();
-        for phase in 0..4 {
-            let build = alarms(&lab, &never());
-            lab.phase(&quiet((workers + phase) % 3 + 1), build).unwrap();
+        for (phase, due) in [0, 0, 0, 2].into_iter().enumerate() {
+            let build = alarms_heard(&lab, &never(), lab.note());
+            lab.phase_and(due, &quiet((workers + phase as u32) % 3 + 1), build).unwrap();
             seen.push(lab.lines());
         }
         let early = ["0 at 110", "1 at 110"];

@@ -123,12 +123,32 @@ impl<T: Record + Sync> Lab<T> {
     where
         F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
     {
+        let target = self.begin_phase();
+        self.run_until(target, job, args, build)
+    }
+
+    /// The same, and goes on until so much else was noted with [`Lab::note`].
+    pub fn phase_and<F>(&mut self, noted: u64, args: &RunArgs, build: F) -> Result<Summary>
+    where
+        F: Fn(&Flow<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        let target = self.begin_phase() + noted;
+        self.run_until(target, self.job(), args, build)
+    }
+
+    /// Opens the next phase; answers how many records it has.
+    fn begin_phase(&mut self) -> u64 {
         if self.done > 0 {
             self.script.open_gates();
         }
-        let target = self.phases[self.done].len() as u64;
         self.done += 1;
-        self.run_until(target, job, args, build)
+        self.phases[self.done - 1].len() as u64
+    }
+
+    /// For what does not come with a record, but some time after it, as a watermark does.
+    pub fn note(&self) -> impl Fn() + Clone + Send + Sync + use<T> {
+        let seen = self.seen.clone();
+        move || _ = seen.fetch_add(1, Ordering::SeqCst)
     }
 
     /// The next phase was run by the test itself.
