@@ -6,7 +6,6 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -15,10 +14,9 @@ use std::time::Duration;
 use isochrone::connectors::Callback;
 use isochrone::connectors::generator::Generator;
 use isochrone::ids::JobName;
-use isochrone::persistence::Store;
 use isochrone::persistence::lineage::read_all;
 use isochrone::persistence::manifest::{Manifest, Part};
-use isochrone::persistence::store::Created;
+use isochrone::persistence::store::faulty::{FaultyStore, Operation, Plan};
 use isochrone::persistence::store::memory::MemoryStore;
 use isochrone::prelude::*;
 use support::{stored, wait};
@@ -62,36 +60,15 @@ impl Gate {
     }
 }
 
-impl Store for Gated {
-    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.store.get(name)
-    }
-
-    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Option<Vec<u8>>> {
-        self.store.get_range(name, range)
-    }
-
-    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        if name.ends_with(".seg") {
-            self.gate.pass();
-        }
-        self.store.put(name, bytes)
-    }
-
-    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
-        self.store.put_if_absent(name, bytes)
-    }
-
-    fn list(&self, prefix: &str) -> Result<Vec<String>> {
-        self.store.list(prefix)
-    }
-
-    fn delete(&self, name: &str) -> Result<()> {
-        self.store.delete(name)
-    }
-
-    fn describe(&self) -> String {
-        self.store.describe()
+impl Gated {
+    /// The store as a job has it.
+    fn held(&self) -> FaultyStore<MemoryStore> {
+        let gate = self.gate.clone();
+        FaultyStore::new(self.store.clone(), Plan::none()).with_latency(move |call| {
+            if call.operation == Operation::Put && call.name.ends_with(".seg") {
+                gate.pass();
+            }
+        })
     }
 }
 
@@ -100,7 +77,7 @@ fn start(
     store: &Gated,
     timeout: Duration,
 ) -> (isochrone::JobHandle, Arc<AtomicU64>, thread::JoinHandle<Result<Summary>>) {
-    let checkpoint = Checkpoint::store(store.clone()).not_by_time().timeout(timeout);
+    let checkpoint = Checkpoint::store(store.held()).not_by_time().timeout(timeout);
     let job = Job::new(JOB).checkpoint(checkpoint.retain(100, Duration::ZERO).failures_max(5));
     let handle = job.handle();
     let written = Arc::new(AtomicU64::new(0));

@@ -3,6 +3,7 @@
 use super::*;
 
 use isochrone::connector::{Prepare, Readiness};
+use isochrone::persistence::store::faulty::{FaultyStore, Operation, Plan};
 
 /// How a commit goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -227,40 +228,19 @@ fn whoever_asks_a_job_to_end_is_told_which_sink_it_waits_for() {
 }
 
 /// A store of which the puts of data do not return.
-struct Stuck(MemoryStore);
-
-impl Store for Stuck {
-    fn get(&self, name: &str) -> Result<Option<Vec<u8>>> {
-        self.0.get(name)
-    }
-    fn get_range(&self, name: &str, range: std::ops::Range<u64>) -> Result<Option<Vec<u8>>> {
-        self.0.get_range(name, range)
-    }
-    fn put(&self, name: &str, bytes: &[u8]) -> Result<()> {
-        if name.contains("/d/") {
+fn stuck() -> FaultyStore<MemoryStore> {
+    FaultyStore::new(MemoryStore::new(), Plan::none()).with_latency(|call| {
+        if call.operation == Operation::Put && call.name.contains("/d/") {
             wait::pause(Duration::from_secs(600));
         }
-        self.0.put(name, bytes)
-    }
-    fn put_if_absent(&self, name: &str, bytes: &[u8]) -> Result<Created> {
-        self.0.put_if_absent(name, bytes)
-    }
-    fn list(&self, prefix: &str) -> Result<Vec<String>> {
-        self.0.list(prefix)
-    }
-    fn delete(&self, name: &str) -> Result<()> {
-        self.0.delete(name)
-    }
-    fn describe(&self) -> String {
-        "a store that is stuck".to_owned()
-    }
+    })
 }
 
 /// The end of a run that had failed once waited for the very thread that had made it fail.
 #[test]
 fn a_store_or_a_closure_that_never_returns_fails_checkpoints_and_then_the_job_ends() {
     for (closure_hangs, missing) in [(false, "`counts` on worker 0"), (true, "`out` on worker 0")] {
-        let checkpoint = Checkpoint::store(Stuck(MemoryStore::new())).failures_max(2);
+        let checkpoint = Checkpoint::store(stuck()).failures_max(2);
         let checkpoint = checkpoint.every(Duration::from_millis(20));
         let job = Job::new("stuck").checkpoint(checkpoint.timeout(Duration::from_millis(300)));
         let end = job.run(quiet(1), move |flow| {

@@ -18,7 +18,7 @@ mod acceptor;
 mod assignment;
 mod children;
 mod claim;
-pub(crate) mod deadline;
+mod deadline;
 mod dial;
 mod frame;
 mod handshake;

@@ -70,10 +70,9 @@ impl Company {
             let missing = missing + 1;
             crossbeam_channel::select! {
                 recv(self.events) -> event => {
-                    if let Some((process, said)) = before_the_start(event)? {
-                        let seat = &mut heard[process - 1];
-                        *seat = pick(said).or(seat.take());
-                    }
+                    let (process, said) = before_the_start(event)?;
+                    let seat = &mut heard[process - 1];
+                    *seat = pick(said).or(seat.take());
                 }
                 recv(calls.1) -> call => {
                     asked.take(call, &format!("process {missing} to load its share"));
@@ -118,11 +117,11 @@ impl Company {
 }
 
 /// Who has said what; an error if there can be no run.
-fn before_the_start(event: Result<LinkEvent, RecvError>) -> Result<Option<(usize, Upward)>> {
+fn before_the_start(event: Result<LinkEvent, RecvError>) -> Result<(usize, Upward)> {
     match event {
         Ok(LinkEvent::Frame { process, bytes }) => match Upward::decode(&bytes)? {
             Upward::Report(Report::Failed(failure)) => Err(failure.into()),
-            said => Ok(Some((process as usize, said))),
+            said => Ok((process as usize, said)),
         },
         Ok(LinkEvent::Lost { process, reason }) => Err(Error::unavailable(format!(
             "process {process} was lost before the start: {reason}"

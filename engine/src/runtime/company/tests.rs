@@ -12,11 +12,14 @@ use isochrone_persistence::store::memory::MemoryStore;
 
 use super::*;
 use crate::args::RunArgs;
-use crate::cluster::deadline::pause;
 use crate::job::{Checkpoint, Job, JobHandle};
 use crate::summary::{Outcome, Summary};
 use crate::testing::Script;
 use crate::time::{Clock, SystemClock};
+
+fn pause(span: Duration) {
+    crossbeam_channel::after(span).recv().ok();
+}
 
 /// A store that gives out segments after `delay`, or fails to.
 #[derive(Clone, Default)]
